@@ -1,6 +1,6 @@
 """Predicted step times of dense training, fp16, Top-k, hard threshold and PowerSGD over a network.
 
-    python -m results breakeven --model resnet50 --workers 16 --bandwidth 10gbit [OVERRIDE ...]
+    python -m results breakeven [OVERRIDE ...] --model resnet50 --workers 16 --bandwidth 10gbit
     python -m results breakeven FOLDER ... --bandwidth 10gbit
 
 With --model the command measures times on this machine, with one worker: forward pass, backward pass and
@@ -29,7 +29,7 @@ from results.escaping import one_line
 from results.read.folders import finished_runs
 from results.read.run import Run
 from trainers.records.rates import bits_per_second
-from trainers.records.step_times import Cost, Line, Network, Prediction, judge, predict
+from trainers.records.step_times import Cost, Line, Network, judge, predict, table
 
 ROOT = Path(__file__).parents[1]
 MEASURING = f"{__name__.removesuffix('results.breakeven')}trainers.advice"  # in a wheel, below its package
@@ -58,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
     own.add_argument("--steps", type=int, help="to measure (default 5)")
     options = own.parse_args(arguments)
+    options.words += [word for word in options.bandwidth if "=" in word]  # overrides after --bandwidth
+    options.bandwidth = [word for word in options.bandwidth if "=" not in word]
     return in_a_line(lambda: write(options))
 
 
@@ -85,7 +87,7 @@ def write(options: argparse.Namespace) -> None:
     for text, rate in rates:
         network = Network(rate, 1e-6 * options.latency_us, backend)
         predictions = [predict(cost, compute, workers, network, options.overlap) for cost in costs]
-        print("\n".join(table(predictions, f"{workers} workers, {text}")))
+        print(f"\n## {workers} workers, {text}\n\n{table(predictions)}\n\n{judge(predictions)}")
 
 
 def require_options(options: argparse.Namespace) -> None:
@@ -103,6 +105,8 @@ def require_options(options: argparse.Namespace) -> None:
         raise ValueError(f"--model takes overrides, as KEY=VALUE, got {folders[0]}")
     elif options.workers is None:
         raise ValueError("--model needs --workers")
+    if not options.bandwidth:
+        raise ValueError("--bandwidth needs a rate, such as 10gbit")
     if options.workers is not None and options.workers < 2:
         raise ValueError(f"--workers must be at least 2, got {options.workers}")
     if not 0 <= options.overlap <= 1:
@@ -186,19 +190,3 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
     gathered = run.summary["comm/link_bytes_sent_total"] / run.summary["step"] / (workers - 1)
     compute = median("gradient") / local + median("update")
     return (max(0.0, compression), gathered), compute
-
-
-def table(predictions: list[Prediction], title: str) -> list[str]:
-    """A Markdown table of the predictions, and the verdict on them."""
-    dense = next(found for found in predictions if found.name == "dense")
-    lines = [
-        f"\n## {title}\n",
-        "| method | step, ms | compute | compression | communication | MB per step | dense over this |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for found in sorted(predictions, key=lambda one: one.step):
-        seconds = (found.step, found.compute, found.compression, found.communication)
-        cells = [f"{1e3 * value:,.1f}" for value in seconds]
-        cells += [f"{found.traffic_bytes / 1e6:,.2f}", f"{dense.step / found.step:.2f}"]
-        lines.append(f"| {found.name} | " + " | ".join(cells) + " |")
-    return [*lines, "", str(judge(predictions))]

@@ -6,7 +6,6 @@ Needs only the standard library, because benchmarks also use it.
 import argparse
 import dataclasses
 import re
-import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from results.escaping import in_markdown
+from trainers.records.working_tree import git
 
 CLEAN, MODIFIED = "clean", "modified"
 # for a page whose command did not record its commit: the commit that added the page's figures
@@ -100,8 +100,9 @@ def machine_of(environment: dict[str, Any]) -> str:
 
 def of_this_tree(command: str, machine: str) -> Header:
     """The header of a page of measurements by this process, with the present code."""
-    commit = _git("rev-parse", "HEAD")
-    state = MODIFIED if _git("status", "--porcelain", "--untracked-files=no") else CLEAN
+    here = Path(__file__).parent
+    commit = git(here, "rev-parse", "HEAD")
+    state = MODIFIED if git(here, "status", "--porcelain", "--untracked-files=no") else CLEAN
     date = time.strftime("%Y-%m-%d", time.gmtime())
     commits = ((commit, state),) if commit else ()
     return Header(command=command, commits=commits, machine=_plain(machine), date=date)
@@ -159,15 +160,6 @@ def copy(page: str, handwritten: str) -> str:
         if fact[1] == "Command":
             made = dataclasses.replace(made, command=fact[2].strip("`"))
     return under_title(f"{title}\n{''.join(lines)}", made)
-
-
-def _git(*arguments: str) -> str:
-    """Output of a git command on this repository; empty without git or without a repository."""
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
 
 
 def ranges(seeds: Sequence[int]) -> str:

@@ -16,6 +16,12 @@ def test_options_may_follow_overrides() -> None:
     assert words.checked(["-m", "--cfg", "job", "+sweeps=smoke"]) == ["--cfg", "job", "+sweeps=smoke"]
 
 
+def test_a_setting_with_dashes_is_answered_with_the_setting() -> None:
+    """Not taken for a shortened --experimental-rerun."""
+    with pytest.raises(ValueError, match="--experiment=quick; settings have no dashes: experiment=quick; "):
+        words.checked(["seed=0", "--experiment=quick"])
+
+
 @pytest.mark.parametrize("word", ["hydra.run.dir=x", "hydra.verbose=true"])
 def test_settings_of_hydra_without_effect_are_refused(word: str) -> None:
     with pytest.raises(ValueError, match="has no effect: "):

@@ -59,6 +59,7 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
         "trainers.records.identity",
         "trainers.records.rates",
         "trainers.records.step_times",
+        "trainers.records.working_tree",
         "wandb",
         "wandb_workspaces",
         "yaml",

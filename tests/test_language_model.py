@@ -97,6 +97,6 @@ def test_batch_larger_than_a_stream(root: str) -> None:
 def test_other_models_are_refused() -> None:
     with pytest.raises(
         ValueError,
-        match=r"models.mlp.mlp cannot be trained on the data of data.text.language_modelling.py",
+        match=r"mlp cannot be trained on the data of python_docs; data must be one of ",
     ):
         build_trainer(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))

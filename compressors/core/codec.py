@@ -20,13 +20,15 @@ class Traits(NamedTuple):
     linear: bool = False  # all workers choose the same elements, so the mean of values is the mean of C(p)
     ragged: bool = False  # the number of elements sent depends on their values
     exact: bool = True  # elements are sent as they are, and their residual is 0
-    drawn: bool = False  # the seed determines the elements sent
+    drawn: bool = False  # the seed determines the positions of the elements sent, whatever the input
     drawn_in_part: bool = False  # the seed determines some elements that are not sent
     individual: bool = False  # the codec differs between workers in a step
     dense: bool = False  # the payload has information on every element
     signs_only: bool = False  # no magnitude is sent, so a mean of zeros is not zero
     relays: bool = False  # the mean is not that of C(p): parts of C(p) arrive in later steps
-    seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
+    # C(x) differs between steps, as its number or a draw is used; ``error_bound`` and ``unbiased`` hold on
+    # average over draws, or over steps
+    seeded: bool = False
     unbiased: bool = False  # the mean of C(x) over draws is x
     lossless_at: Mapping[str, Any] | None = None  # settings with residual 0; None: no such settings
 

@@ -169,15 +169,23 @@ class Contract:
         codec = current(codec_of(case), torch.stack([a, a]), step)
         own = [codec.encode(x.clone(), step._replace(worker=w)) for w, x in enumerate((a, b))]
         first, second = (codec.positions(payload, D, step) for payload in own)
-        assert (len(first) == len(second) == D) == traits.dense
+        assert (len(first) == len(second) == D) == traits.dense, "trait dense"
         if traits.dense:
             return
-        assert (len(first) != len(second)) == traits.ragged
+        ragged = len(first) != len(second)
+        assert ragged == traits.ragged, (
+            f"trait ragged: two workers sent {len(first)} and {len(second)} elements"
+        )
         if not traits.ragged:
-            assert torch.equal(first, second) == traits.linear
+            are_equal = torch.equal(first, second)
+            assert are_equal == traits.linear, (
+                f"trait linear: two workers chose {'the same' if are_equal else 'different'} elements"
+            )
         if codec.traits.drawn:
             again = codec.encode(b.clone(), step)
-            assert torch.equal(codec.positions(again, D, step), first)
+            assert torch.equal(codec.positions(again, D, step), first), (
+                "trait drawn: the elements sent depend on the input"
+            )
 
     def test_a_payload_of_several_workers_is_theirs_in_a_row(self, case: Case) -> None:
         """A backend's payloads and residuals of all workers equal those of ``encode``, bit for bit."""
@@ -214,8 +222,11 @@ class Contract:
     def test_deterministic_and_new_each_step(self, case: Case) -> None:
         g = gradients()
         means = [reduce_once(reducer_of(case.method(), D), g, step=t)[0].mean["a"] for t in (0, 0, 1)]
-        assert torch.equal(means[0], means[1])
-        assert torch.equal(means[0], means[2]) != case.method().traits.seeded
+        assert torch.equal(means[0], means[1]), "two compressions in the same step differ"
+        differ = not torch.equal(means[0], means[2])
+        assert differ == case.method().traits.seeded, (
+            f"trait seeded: the same gradients in two steps have {'different' if differ else 'equal'} means"
+        )
 
     @pytest.mark.parametrize("feedback", FEEDBACKS)
     def test_state_round_trip(self, case: Case, feedback: str) -> None:

@@ -249,7 +249,11 @@ def main(arguments: list[str] | None = None) -> int:
                 f"--{'density' if method == 'top_k' else 'threshold'} {value:g}",
             ]
         )
-        options.to.write_text(as_yaml(top_k, threshold, found, words), encoding="utf-8")
+        try:
+            options.to.write_text(as_yaml(top_k, threshold, found, words), encoding="utf-8")
+        except OSError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
         print(options.to)
     if abs(found.mismatch) > options.tolerance:
         print(f"error: no setting came within {options.tolerance:.1%}", file=sys.stderr)

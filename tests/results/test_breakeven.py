@@ -76,7 +76,7 @@ def test_a_model_is_measured_by_a_process_of_its_own(
         return SimpleNamespace(returncode=0, stdout=json.dumps(ANSWER) + "\n", stderr="")
 
     monkeypatch.setattr(subprocess, "run", measure)
-    words = ["--model", "resnet50", "--workers", "16", "--bandwidth", "1gbit", "--density", "0.01"]
+    words = ["--model", "resnet50", "--workers", "16", "--density", "0.01", "--bandwidth", "1gbit"]
     assert main([*words, "trainer.batch_size=32"]) == 0
     assert asked[0]["overrides"][:2] == ["model=resnet50", "trainer.batch_size=32"]
     assert asked[0]["settings"] == {"density": 0.01} and asked[0]["compute_seconds"] is None
@@ -105,6 +105,11 @@ def test_a_model_is_measured_by_a_process_of_its_own(
 def test_refusals_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--bandwidth", "1gbit"]) == 1
     assert capsys.readouterr().err == f"error: {said}\n"
+
+
+def test_an_override_is_no_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "mlp", "--workers", "2", "--bandwidth", "trainer.batch_size=32"]) == 1
+    assert capsys.readouterr().err == "error: --bandwidth needs a rate, such as 10gbit\n"
 
 
 def test_a_bandwidth_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,11 @@
 
 import json
 import math
+import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +17,12 @@ from trainers.advice import __main__ as program
 from trainers.advice import advise as advising
 from trainers.advice.advise import advise
 from trainers.advice.costs import Settings, measure_costs
+from trainers.advice.gloo import gloo_bits_per_second
 from trainers.config.errors import ConfigError
 from trainers.layout import Layout
 from trainers.records.step_times import Cost
 
+ROOT = Path(__file__).parents[2]
 SIZE = 64 * 100 + 100  # parameters
 
 
@@ -55,6 +60,34 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
     advice = advise(state, compute_seconds=0.0, bandwidth="1kbit", settings=Settings(density=0.01, steps=1))
     assert advice.verdict.best.name != "dense" and advice.verdict.over_dense > 2
     assert len(advice.predictions) == 5
+    head, _, *rows, _, verdict = str(advice).splitlines()
+    assert head.startswith("| method | step, ms |") and len(rows) == 5
+    assert verdict == str(advice.verdict)
+
+
+def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> None:
+    """The script has no guard of its main module, and its environment is that of a process of torchrun."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from trainers.advice.gloo import gloo_bits_per_second\nprint('once', gloo_bits_per_second())\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("once ") and 1e7 < float(line.split()[1]) < 1e12
+
+
+def test_a_failure_of_gloo_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="the speed of gloo could not be measured: exit status 1"):
+        gloo_bits_per_second()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from configs import resolved
 from resuming import config_of
 
 from trainers.config.errors import ConfigError
+from trainers.records.working_tree import PACKAGES
 from trainers.run import session
-from trainers.run.code import PACKAGES, digest_of_code
+from trainers.run.code import digest_of_code
 from trainers.run.folder import RunFolder
 
 SMALL = ("model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=2", "trainer.batch_size=4")

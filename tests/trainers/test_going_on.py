@@ -170,6 +170,8 @@ def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     _, folder = interrupted(tmp_path)
     with pytest.raises(ConfigError, match=r"does not fit this run: model/.* is .* and .* in this run"):
         session.run(config_of(tmp_path, *SETTINGS, "model=logistic_regression", f"resume={folder.path}"))
+    with pytest.raises(ConfigError, match="compressor, feedback and scope must be those of the checkpoint"):
+        session.run(config_of(tmp_path, *SETTINGS, "compressor=none", f"resume={folder.path}"))
     with pytest.raises(ConfigError, match="the checkpoint is at step 6, and this run ends at 6"):
         session.run(config_of(tmp_path, *SETTINGS, "trainer.steps=6", f"resume={folder.path}"))
 

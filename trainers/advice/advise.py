@@ -8,14 +8,17 @@ from trainers.advice.costs import Settings, measure_costs
 from trainers.advice.gloo import gloo_bits_per_second
 from trainers.comm.ddp_hook import CompressionState
 from trainers.records.rates import bits_per_second
-from trainers.records.step_times import Network, Prediction, Verdict, judge, predict
+from trainers.records.step_times import Network, Prediction, Verdict, judge, predict, table
 
 
 class Advice(NamedTuple):
-    """Predicted step times of every method, and the verdict on them."""
+    """Predicted step times of every method, and the verdict on them; as text, a table and the verdict."""
 
     predictions: list[Prediction]
     verdict: Verdict
+
+    def __str__(self) -> str:
+        return f"{table(self.predictions)}\n\n{self.verdict}"
 
 
 def advise(
@@ -33,9 +36,9 @@ def advise(
     ``compute_seconds`` is the script's time for forward pass, backward pass and update of a step.
     ``bandwidth`` is that of a worker's link, such as ``10gbit``, or ``unlimited``. ``workers`` is by default
     the number of workers of ``state``. ``overlap`` is the part of ``compute_seconds`` during which messages
-    are sent. Call it in one process, between steps; it takes the time and memory of some compressions and
-    does not change ``state``. Raises ``ValueError`` for another form of ``bandwidth``, for numbers out of
-    range, and on a CPU with too little memory.
+    are sent. Call it in one process, such as that of rank 0, between steps; it takes the time and memory of
+    some compressions and does not change ``state``. Raises ``ValueError`` for another form of ``bandwidth``,
+    for numbers out of range, and on a CPU with too little memory; ``RuntimeError`` if gloo fails.
     """
     for name, seconds in (("compute_seconds", compute_seconds), ("latency_seconds", latency_seconds)):
         require(0 <= seconds < math.inf, name, "a finite number >= 0", seconds)

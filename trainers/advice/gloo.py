@@ -1,7 +1,13 @@
-"""Measured speed of gloo between two processes of this machine."""
+"""Measured speed of gloo between two processes of this machine.
+
+As a program it prints the speed in bits per second.
+"""
 
 import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,11 +24,18 @@ PROBE_ELEMENTS, PROBES = 2**22, 5
 
 
 def gloo_bits_per_second() -> float:
-    """Bits per second at which two processes of this machine all-reduce through the loopback interface."""
-    with TemporaryDirectory(prefix="total-error-") as folder:
-        answer = Path(folder) / "rate"
-        launch(f"{__name__}:time_all_reduces", str(answer), 2)
-        return float(json.loads(answer.read_text(encoding="utf-8")))
+    """Bits per second at which two processes of this machine all-reduce through the loopback interface.
+
+    Another program starts the two processes: fresh processes import the main module of the one that starts
+    them, which would run a script once more. Raises ``RuntimeError`` if they fail.
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", __name__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+        raise RuntimeError(f"the speed of gloo could not be measured: {said}")
+    return float(done.stdout)
 
 
 def time_all_reduces(answer: str) -> None:
@@ -41,3 +54,16 @@ def time_all_reduces(answer: str) -> None:
     if process == 0:
         rate = 8 * all_reduce_bytes(rows.nbytes, processes) / statistics.median(taken[1:])
         Path(answer).write_text(json.dumps(rate), encoding="utf-8")
+
+
+def main(module: str) -> None:
+    """Print the speed; ``module`` is this module's name."""
+    with TemporaryDirectory(prefix="total-error-") as folder:
+        answer = Path(folder) / "rate"
+        launch(f"{module}:time_all_reduces", str(answer), 2)
+        print(answer.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    assert __spec__ is not None  # python -m
+    main(__spec__.name)

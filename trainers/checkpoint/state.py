@@ -182,6 +182,13 @@ def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
     }
 
 
+_REMEDIES = {  # by the first part of a tensor's name
+    "model": "; model must be that of the checkpoint",
+    "optimizer": "; optimizer must be that of the checkpoint",
+    "reducer": "; compressor, feedback and scope must be those of the checkpoint",
+}
+
+
 def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
     """Raise ``CheckpointMismatch`` unless names, types and shapes match; ``place`` is ``saved``'s path."""
     for name in sorted(live.keys() | saved.keys()):
@@ -189,6 +196,7 @@ def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
         if here != there:
             raise CheckpointMismatch(
                 f"{place} does not fit this run: {name} is {there} in the checkpoint and {here} in this run"
+                + _REMEDIES.get(name.partition("/")[0], "")
             )
 
 

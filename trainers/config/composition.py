@@ -10,7 +10,7 @@ from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from trainers.config import guard, words, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
@@ -58,6 +58,8 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
             yaml_loader.end()
         except RecursionError:
             raise ConfigError("a config must not refer to itself") from None
+        except MissingMandatoryValue as error:
+            raise ConfigError(f"{error.full_key} must be given, as {error.full_key}=VALUE") from error
         except OmegaConfBaseException as error:
             raise ConfigError(one_line(error)) from error
         check(resolved)

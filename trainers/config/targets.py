@@ -141,7 +141,8 @@ def require_match(settings: Config, data: str, arguments: set[str]) -> None:
     if not arguments <= parameters.keys():
         fitting = ", ".join(_fitting_data(parameters))
         remedy = f"; data must be one of {fitting}" if fitting else ""
-        raise ValueError(f"{model} cannot be trained on the data of {data}{remedy}")
+        own, theirs = (target.rpartition(".")[2] for target in (model, data))
+        raise ValueError(f"{own} cannot be trained on the data of {theirs}{remedy}")
     decided = sorted(arguments & settings.keys())
     if decided:
         raise ValueError(f"model.{decided[0]} has no effect: the dataset sets this argument")

@@ -1,5 +1,6 @@
 """Words of the command line, before Hydra reads them."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,8 +37,12 @@ def options_first(words: list[str]) -> list[str]:
     Raises ``ValueError`` for unknown options, and for the one that opens a pickle.
     """
     parser = get_args_parser()
+    parser.allow_abbrev = False  # --experiment=NAME would be taken for --experimental-rerun
+    dashed = next((word for word in words if re.match(r"--[a-z_][\w./@]*=", word)), "")
 
     def refuse(message: str) -> None:
+        if message == f"unrecognized arguments: {dashed}":
+            message += f"; settings have no dashes: {dashed.lstrip('-')}"
         raise ValueError(f"{message}; --help lists all options and settings")
 
     parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse would print the usage

@@ -104,3 +104,18 @@ def judge(predictions: Sequence[Prediction]) -> Verdict:
         raise ValueError(f"a comparison needs a prediction named dense, got {names}")
     best, second, *_ = sorted(predictions, key=lambda found: found.step)
     return Verdict(best, dense.step / best.step, second, second.step / best.step)
+
+
+def table(predictions: Sequence[Prediction]) -> str:
+    """A Markdown table of the predictions, the shortest step first; one of them is named ``dense``."""
+    dense = next(found for found in predictions if found.name == "dense")
+    lines = [
+        "| method | step, ms | compute | compression | communication | MB per step | dense over this |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for found in sorted(predictions, key=lambda one: one.step):
+        seconds = (found.step, found.compute, found.compression, found.communication)
+        cells = [f"{1e3 * value:,.1f}" for value in seconds]
+        cells += [f"{found.traffic_bytes / 1e6:,.2f}", f"{dense.step / found.step:.2f}"]
+        lines.append(f"| {found.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from trainers.config.targets import modules_named
 from trainers.records.plain import Config
+from trainers.records.working_tree import PACKAGES
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("compressors", "data", "models", "trainers")
 
 
 def digest_of_code(config: Config, root: Path = ROOT) -> str:

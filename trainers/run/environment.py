@@ -2,7 +2,6 @@
 
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from trainers.config.targets import packages_of
 from trainers.launch.jobs import command, job_overrides
 from trainers.records.plain import Config
-from trainers.run.code import PACKAGES as CODE
+from trainers.records.working_tree import git, is_modified, untracked_code
 from trainers.run.code import digest_of_code
 from trainers.run.processor import processor
 
@@ -29,10 +28,6 @@ PACKAGES = (
 )
 
 
-_MOST_FILES = 20
-_PAGES = (":(top,exclude)results/pages", ":(top,exclude)docs")
-
-
 def environment(config: Config) -> dict[str, object]:
     """Versions, code, hardware and command line of this process, and its job's overrides, as JSON values."""
     import torch
@@ -42,7 +37,7 @@ def environment(config: Config) -> dict[str, object]:
         "command": command(),
         **({} if (overrides := job_overrides()) is None else {"overrides": overrides}),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": _git(Path(__file__).parent, "rev-parse", "HEAD"),
+        "commit": git(Path(__file__).parent, "rev-parse", "HEAD"),
         "commit_is_modified": is_modified(Path(__file__).parent),
         "untracked_code": untracked_code(Path(__file__).parent),
         "code": digest_of_code(config),
@@ -57,31 +52,6 @@ def environment(config: Config) -> dict[str, object]:
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": config["threads"],
     }
-
-
-def is_modified(folder: Path) -> bool:
-    """Whether the code in the repository of ``folder`` differs from its last commit.
-
-    An uncommitted file of the code is a difference. Pages and figures do not count as code.
-    """
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_PAGES)
-    return bool(changed or untracked_code(folder))
-
-
-def untracked_code(folder: Path) -> list[str]:
-    """Files of the code that are neither committed nor ignored, at most ``_MOST_FILES``."""
-    places = [f":/{name}" for name in (*CODE, "conf", "run.py")]
-    found = _git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "--", *places)
-    return (found or "").splitlines()[:_MOST_FILES]
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """Output of a git command on the code in ``folder``; None without git or without a repository."""
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from results.studies.league.cells import train_methods
 from results.studies.league.knobs import method_names
 from results.studies.league.tasks import TASKS
 from results.studies.league.trials import Trainings
+from trainers.records.working_tree import is_modified
 
 
 def add_options(own: argparse.ArgumentParser) -> None:
@@ -30,15 +31,24 @@ def add_options(own: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Train the methods of --run or --add; without these options, nothing.
 
-    Raises ``ValueError`` for an unknown method and for options that have no effect.
+    Raises ``ValueError`` for an unknown method, for options that have no effect, and for uncommitted code
+    without --allow-modified.
     """
     if not options.run and not options.add:
         if options.task or options.set:
             raise ValueError("--task and --set need --run or --add")
         return
+    if options.output:
+        raise ValueError(
+            f"--run and --add take no folder, and overrides after --set, got {options.output[0]}"
+        )
     if options.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
     chosen = method_names() if options.run else [_method_of(word) for word in options.add]
+    if not options.allow_modified and is_modified(ROOT):
+        raise ValueError(
+            "the page has runs of committed code only: commit your changes first, or give --allow-modified"
+        )
     train = Trainings(ROOT / options.root, options.set, report=_print_progress)
     train_methods(options.task or list(TASKS), chosen, train, options.jobs)
 

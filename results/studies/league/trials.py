@@ -18,7 +18,7 @@ from results.studies.kit import ROOT
 from results.studies.league.knobs import Entry
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from trainers.records import files as run_files
-from trainers.records.effects import without_effect
+from trainers.records.identity import without_effect
 
 PREFIX = "league_"  # a run is named league_TASK-METHOD
 COMPARED, TUNING = "league", "league_tuning"  # folders below the root of outputs

@@ -81,6 +81,8 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert budget["threshold"] == 0.02
     assert 0 < budget["density"] < 1
     assert "hard_threshold 0.02" in capsys.readouterr().out
+    assert main([*words[:-1], "/proc/matched.yaml"]) == 1
+    assert capsys.readouterr().err.startswith("error: [Errno 2]")
 
 
 @pytest.mark.usefixtures("warm_pilots")

@@ -15,7 +15,7 @@ from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
 from results.read.folders import finished_runs
-from results.studies.league import cells, scores, trials
+from results.studies.league import cells, scores, training, trials
 from results.studies.league.knobs import (
     DENSITY,
     KNOBS,
@@ -394,18 +394,32 @@ def test_a_method_without_all_seeds_is_left_out(
         (["--add", "compressor=nothing"], "error: Could not find 'compressor/nothing': There are accordion,"),
         (["--task", "madelon"], "error: --task and --set need --run or --add"),
         (["--run", "--jobs", "0"], "error: --jobs must be at least 1, got 0"),
+        (
+            ["data.root=DIR", "--add", "compressor=top_k"],
+            "error: --run and --add take no folder, and overrides after --set, got data.root=DIR",
+        ),
     ],
 )
 def test_bad_options_are_one_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*words, "--root", str(tmp_path)]) == 1
+    assert main([*words, "--root", str(tmp_path), "--allow-modified"]) == 1
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_uncommitted_code_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(training, "is_modified", lambda _: True)
+    assert main(["--add", "compressor=top_k", "--root", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: the page has runs of committed code only: commit your changes first")
 
 
 @pytest.mark.slow
 def test_a_refusal_of_run_py_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--add", "compressor=top_k", "--task", "madelon", "--set", "data.root=/nothing"]
+    options += ["--allow-modified"]
     assert main([*options, "--root", str(tmp_path), "--jobs", "1"]) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ") and "/nothing" in line
