@@ -80,8 +80,8 @@ def left_out(path: Path, reason: object) -> None:
     print(f"left out {one_line(path)}: {one_line(said)[:LONGEST_REASON]}", file=sys.stderr)
 
 
-def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Run]:
-    """``read_runs`` without duplicates; prints ``warnings`` on standard error.
+def finished_runs(folders: Iterable[Path], needs: Sequence[str] = (), *, warn: bool = True) -> list[Run]:
+    """``read_runs`` without duplicates; prints ``warnings`` on standard error if ``warn``.
 
     A run whose summary lacks one of the metrics ``needs`` is left out, with a line on standard error. Raises
     ``FileNotFoundError`` if there is no finished run.
@@ -90,7 +90,7 @@ def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Ru
     runs = with_numbers(read_runs(folders), needs)
     if not runs:
         raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
-    for said in warnings(runs):
+    for said in warnings(runs) if warn else ():
         print(f"warning: {said}", file=sys.stderr)
     return latest(runs)
 

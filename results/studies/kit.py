@@ -129,7 +129,7 @@ def _further(
         return (given or study.option.choices[0],), ()
     if given is None and is_ours:
         given = options.root / study.option.output
-    others = finished_runs([given], needs=study.needs) if given else []
+    others = finished_runs([given], needs=study.needs, warn=False) if given else []  # one seed is intended
     return (others,), others
 
 
