@@ -13,7 +13,7 @@ from results.compare.comparison import Section, compare
 from results.compare.measures import LINK_BYTES, qualities
 from results.escaping import code, markdown_table
 from results.read.run import Run
-from results.studies.kit import Study
+from results.studies.kit import Study, paired
 from results.tables.formats import markdown
 
 PRESETS = Path(__file__).parents[2] / "conf" / "experiment" / "small"
@@ -59,14 +59,15 @@ def budgets(sections: Sequence[Section]) -> str:
             ratio = sent[0] / sent[1]
             methods_sent = code(one.name), f"{sent[0]:.3g}", code(other.name), f"{sent[1]:.3g}"
             is_matched = abs(ratio - 1) <= MATCHED_WITHIN
-            word = "matched" if is_matched else "not matched"
-            rows.append([section.title, *methods_sent, f"{ratio:.2f}", word])
+            words = ("matched", _difference(one.runs, other.runs)) if is_matched else ("not matched", "-")
+            rows.append([section.title, *methods_sent, f"{ratio:.2f}", *words])
     if not rows:
         return ""
-    unmatched = sum(row[-1] == "not matched" for row in rows)
+    unmatched = sum(row[-2] == "not matched" for row in rows)
     said = (
         f"In {unmatched} of {len(rows)} pairs the bytes differ by more than {100 * MATCHED_WITHIN:g} %. "
-        "In these pairs, a difference in quality can be an effect of the bytes."
+        "In these pairs, a difference in quality can be an effect of the bytes. For the others the last "
+        "column has the quality of the first method minus that of the second, paired over seeds."
     )
     head = [
         "preset",
@@ -76,10 +77,17 @@ def budgets(sections: Sequence[Section]) -> str:
         "MB that left a worker",
         "ratio",
         "budgets",
+        "difference in quality",
     ]
-    rule = ["---", "---", "---:", "---", "---:", "---:", "---"]
+    rule = ["---", "---", "---:", "---", "---:", "---:", "---", "---"]
     shown = markdown_table(head, rows, rule)
     return "\n".join(["## Differences in bytes", "", said, "", shown])
+
+
+def _difference(ours: Sequence[Run], theirs: Sequence[Run]) -> str:
+    quality = qualities([*ours, *theirs])[0]
+    found = paired(quality, *({run.seed: run for run in runs} for runs in (ours, theirs)))
+    return "-" if found is None else f"{quality.label} {quality.difference(*found)}"
 
 
 def _megabytes(runs: Sequence[Run]) -> float | None:

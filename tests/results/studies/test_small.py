@@ -77,12 +77,12 @@ def test_the_page_says_which_presets_it_holds_and_that_budgets_are_not_matched(t
     )
     assert "In 1 of 3 pairs the bytes differ by more than 5 %." in text
     methods = ("`hard_threshold, lambda 0.01`", "`top_k, density 0.01`")
-    assert f"| small_lstm | {methods[0]} | 8.9 | {methods[1]} | 19.6 | 0.45 | not matched |" in text
+    assert f"| small_lstm | {methods[0]} | 8.9 | {methods[1]} | 19.6 | 0.45 | not matched | - |" in text
     assert (
-        f"| small_lstm | `hard_threshold, lambda 0.02` | 19.7 | {methods[1]} | 19.6 | 1.01 | matched |"
-        in text
+        f"| small_lstm | `hard_threshold, lambda 0.02` | 19.7 | {methods[1]} | 19.6 | 1.01 | matched | "
+        "test accuracy, % +0.00 (one seed) |" in text
     )
-    assert f"| small_neumf | {methods[0]} | 8.9 | {methods[1]} | 9 | 0.99 | matched |" in text
+    assert f"| small_neumf | {methods[0]} | 8.9 | {methods[1]} | 9 | 0.99 | matched | test acc" in text
 
 
 def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
