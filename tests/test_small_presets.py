@@ -33,7 +33,7 @@ PROMISES = {
         summary["test/hit_rate_at_10"] > 1.3 * summary["data"]["popularity_hit_rate_at_10"]
     ),
     "resnet18_digits": lambda summary, first: summary["test/accuracy"] > 0.9,
-    "googlenet_digits": lambda summary, first: summary["test/accuracy"] > 0.9,
+    "googlenet_digits": lambda summary, first: summary["test/accuracy"] > 0.8,
     "senet18_digits": lambda summary, first: summary["test/accuracy"] > 0.9,
 }
 

@@ -89,7 +89,14 @@ def test_a_setting_that_a_job_lacks_is_refused_before_the_first_job(tmp_path: Pa
     done = command(*words)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: Could not override 'data.rot': there is no such setting")
-    assert done.stderr.count("\n") == 1
+    assert "; job 1 of 2: data=digits data.rot=DIR " in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_job_of_a_later_batch_is_refused_before_the_first_one(tmp_path: Path) -> None:
+    """Hydra itself checks a batch after the jobs of earlier batches have run."""
+    words = [*JOBS, "trainer.steps=1", "data=mnist,digits", "data.root=DIR", f"output={tmp_path}"]
+    done = command(*words, "hydra.sweeper.max_batch_size=1")
+    assert (done.returncode, done.stdout) == (1, "") and "; job 2 of 2: " in done.stderr
 
 
 def test_old_names_are_answered_with_the_new_ones() -> None:

@@ -19,7 +19,8 @@ def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[s
     """Two groups of trainable parameters: with weight decay, and without it (``no_decay``).
 
     In ``no_decay``, ``batch_norm`` and ``layer_norm`` mean all parameters of such a norm, and ``bias`` all
-    parameters with this name. Raises ``ValueError`` for another word.
+    parameters with this word in their name, such as ``in_proj_bias`` and ``bias_ih_l0``. Raises
+    ``ValueError`` for another word.
     """
     is_list = isinstance(no_decay, Sequence) and not isinstance(no_decay, str)
     known = is_list and all(word in NO_DECAY for word in no_decay)
@@ -32,7 +33,7 @@ def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[s
             is_spared = (
                 ("batch_norm" in no_decay and isinstance(module, _NormBase))
                 or ("layer_norm" in no_decay and isinstance(module, nn.LayerNorm))
-                or ("bias" in no_decay and name == "bias")
+                or ("bias" in no_decay and "bias" in name.split("_"))
             )
             if parameter.requires_grad and parameter not in seen:  # tied weights appear twice
                 seen.add(parameter)

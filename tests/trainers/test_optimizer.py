@@ -49,6 +49,13 @@ def filled(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.parametrize("module", [nn.MultiheadAttention(4, 2), nn.LSTM(3, 4), nn.Linear(3, 4)])
+def test_every_bias_is_without_decay(module: nn.Module) -> None:
+    biases = {p for name, p in module.named_parameters() if "bias" in name}
+    _, spared = parameter_groups(module, 0.5, ["bias"])
+    assert biases and set(spared["params"]) == biases
+
+
 @pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
 def test_groups(no_decay: list[str], expected: set[str]) -> None:
     """Every trainable parameter once: named ones without decay, all others with decay."""

@@ -29,13 +29,18 @@ def gloo_bits_per_second() -> float:
     Another program starts the two processes: fresh processes import the main module of the one that starts
     them, which would run a script once more. Raises ``RuntimeError`` if they fail.
     """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # PYTHONSAFEPATH: otherwise -m would prefer modules of the current folder to those of this process
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    environment = os.environ | path
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
         raise RuntimeError(f"the speed of gloo could not be measured: {said}")
-    return float(done.stdout)
+    try:
+        return float(done.stdout.split()[-1])
+    except (IndexError, ValueError):
+        raise RuntimeError(f"the speed of gloo could not be read from {done.stdout!r}") from None
 
 
 def time_all_reduces(answer: str) -> None:

@@ -182,8 +182,8 @@ def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
     """Hydra's function that applies overrides, with a refusal that names the nearest setting.
 
     In a sweep over a group, this config has the group's default choice, which may lack a setting that the
-    choices of the jobs have. The setting is not refused then: Hydra composes each job before the first one
-    starts, and ``sweep_jobs`` gives settings of compressors to those that have them.
+    choices of the jobs have. The setting is not refused then: ``sweep_jobs`` gives settings of compressors to
+    those that have them, and composes each job before the first one starts.
     """
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     swept = _current.swept | params.keys() if _current.is_sweep else set()

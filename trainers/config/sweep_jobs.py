@@ -1,10 +1,11 @@
 """Jobs of a sweep over compressors: each job gets the settings that its compressor has."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from hydra.core.plugins import Plugins
+from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import OmegaConf
 
 from trainers.records.effects import names_none, without_effect
@@ -38,10 +39,25 @@ def install() -> None:
 
         if self.batch_index == 0:  # all batches at once: equal jobs may be in different batches
             self.overrides = [jobs_with_own_settings(batch, compose) for batch in self.overrides]
-            announce([job for batch in self.overrides for job in batch])
+            jobs = [job for batch in self.overrides for job in batch]
+            require_composable(jobs, partial(self.hydra_context.config_loader.load_sweep_config, self.config))
+            announce(jobs)
         return original(self)
 
     sweeper.get_job_batch = get_job_batch
+    sweeper.validate_batch_is_legal = lambda *_: (
+        None
+    )  # Hydra's check of one batch, after earlier ones have run
+
+
+def require_composable(jobs: Sequence[Sequence[str]], compose: Callable[[list[str]], object]) -> None:
+    """Raise ``ConfigCompositionException`` for a job whose words do not make a config, naming the job."""
+    for number, job in enumerate(jobs, 1):
+        try:
+            compose(list(job))
+        except HydraException as error:
+            where = f"job {number} of {len(jobs)}: {' '.join(job)}"
+            raise ConfigCompositionException(f"{error}; {where}") from None
 
 
 def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> list[list[str]]:

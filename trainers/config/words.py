@@ -38,11 +38,11 @@ def options_first(words: list[str]) -> list[str]:
     """
     parser = get_args_parser()
     parser.allow_abbrev = False  # --experiment=NAME would be taken for --experimental-rerun
-    dashed = next((word for word in words if re.match(r"--[a-z_][\w./@]*=", word)), "")
+    dashed = [word for word in words if re.match(r"--[a-z_][\w./@]*=", word)]
 
     def refuse(message: str) -> None:
-        if message == f"unrecognized arguments: {dashed}":
-            message += f"; settings have no dashes: {dashed.lstrip('-')}"
+        if dashed and message.startswith("unrecognized arguments: "):
+            message += f"; settings have no dashes: {dashed[0].lstrip('-')}"
         raise ValueError(f"{message}; --help lists all options and settings")
 
     parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse would print the usage

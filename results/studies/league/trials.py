@@ -23,6 +23,8 @@ from trainers.records.identity import without_effect
 PREFIX = "league_"  # a run is named league_TASK-METHOD
 COMPARED, TUNING = "league", "league_tuning"  # folders below the root of outputs
 DIAGNOSTICS = ("diagnostics=[gap,hindsight]",)  # of compared runs
+OWN_SETTINGS = ("experiment", "output", "seed", "optimizer.lr", "diagnostics", "trainer.evaluate_every")
+OWN_GROUPS = ("budget", "compressor", "feedback")
 AT_THE_END = ("trainer.evaluate_every=1000",)  # epochs; runs that only tune need the last quality alone
 
 
@@ -110,7 +112,7 @@ class Trainings:
     """Trains trials that have no outcome yet. Several threads may call it, for different trials.
 
     ``overrides`` are added to every training. ``report`` receives a line after each. No training begins after
-    ``stopping`` is set.
+    ``stopping`` is set. Raises ``ValueError`` for overrides of settings that the league chooses.
     """
 
     def __init__(
@@ -118,6 +120,9 @@ class Trainings:
     ) -> None:
         self.root = root
         self.overrides = tuple(overrides)
+        for key in map(_key, self.overrides):
+            if key in OWN_SETTINGS or key.partition(".")[0] in OWN_GROUPS:
+                raise ValueError(f"--set must not set {key}, which the league chooses")
         self.report = report
         self.outcomes = ended_trials(root / COMPARED) | ended_trials(root / TUNING)
         self.stopping = threading.Event()

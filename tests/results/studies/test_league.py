@@ -364,7 +364,26 @@ def test_other_overrides_than_those_of_the_finished_run_are_refused(root: Path) 
     (folder / "environment.json").write_text(json.dumps(environment | {"overrides": words}))
     assert Trainings(root, ["trainer.precision=bf16"])(entry, trial).sent == 1e5
     with pytest.raises(ValueError, match=r"--set trainer\.precision=bf16, not nothing"):
-        Trainings(root, ["checkpoint.every=5"])(entry, trial)
+        Trainings(root, ["checkpoint.every_steps=5"])(entry, trial)
+
+
+@pytest.mark.parametrize(
+    "key", ["optimizer.lr", "seed", "output", "budget.density", "compressor", "+feedback.x"]
+)
+def test_settings_that_the_league_chooses_are_refused(key: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"--set must not set {key.lstrip('+')}, which the league chooses"):
+        Trainings(tmp_path, ["workers=2", f"{key}=1"])
+
+
+def test_every_setting_of_a_trial_is_one_that_the_league_chooses() -> None:
+    for name in method_names():
+        entry = entry_of(name)
+        knob = entry.knob.overrides(1.0) if entry.knob else ""
+        for seed in (0, TUNING_SEED):
+            for word in Trial("cifar10", name, 20, knob, 0.1, seed).overrides(entry, Path("out")):
+                key = word.partition("=")[0]
+                is_own = key in trials.OWN_SETTINGS or key.partition(".")[0] in trials.OWN_GROUPS
+                assert is_own or key == "tracker", key
 
 
 @pytest.mark.parametrize("missing", ["run", "quality"])
