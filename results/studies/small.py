@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from results.compare.comparison import Section, compare
+from results.compare.joint_intervals import joint_interval
 from results.compare.measures import LINK_BYTES, qualities
 from results.escaping import code, markdown_table
 from results.read.run import Run
@@ -49,7 +50,8 @@ def presets(runs: Sequence[Run]) -> str:
 
 def budgets(sections: Sequence[Section]) -> str:
     """A section on the differences in bytes between each table's methods, except the dense one."""
-    rows = []
+    rows: list[list[str]] = []
+    matched: dict[int, tuple[Sequence[Run], Sequence[Run]]] = {}  # runs of both methods, by row
     for section in sections:
         methods = [row for row in section.rows if row.runs[0].compressor != "none"]
         for one, other in itertools.combinations(methods, 2):
@@ -58,16 +60,20 @@ def budgets(sections: Sequence[Section]) -> str:
                 continue
             ratio = sent[0] / sent[1]
             methods_sent = code(one.name), f"{sent[0]:.3g}", code(other.name), f"{sent[1]:.3g}"
-            is_matched = abs(ratio - 1) <= MATCHED_WITHIN
-            words = ("matched", _difference(one.runs, other.runs)) if is_matched else ("not matched", "-")
-            rows.append([section.title, *methods_sent, f"{ratio:.2f}", *words])
+            if abs(ratio - 1) <= MATCHED_WITHIN:
+                matched[len(rows)] = (one.runs, other.runs)
+            rows.append([section.title, *methods_sent, f"{ratio:.2f}"])
     if not rows:
         return ""
-    unmatched = sum(row[-2] == "not matched" for row in rows)
+    for number, row in enumerate(rows):
+        both = matched.get(number)
+        row += ["matched", _difference(*both, len(matched))] if both else ["not matched", "-"]
     said = (
-        f"In {unmatched} of {len(rows)} pairs the bytes differ by more than {100 * MATCHED_WITHIN:g} %. "
-        "In these pairs, a difference in quality can be an effect of the bytes. For the others the last "
-        "column has the quality of the first method minus that of the second, paired over seeds."
+        f"In {len(rows) - len(matched)} of {len(rows)} pairs the bytes differ by more than "
+        f"{100 * MATCHED_WITHIN:g} %. In these pairs, a difference in quality can be an effect of the bytes. "
+        "For the others the last column has the quality of the first method minus that of the second, paired "
+        "over seeds. Each interval is a single one; the word after it holds for all these pairs together "
+        "(Bonferroni)."
     )
     head = [
         "preset",
@@ -84,10 +90,21 @@ def budgets(sections: Sequence[Section]) -> str:
     return "\n".join(["## Differences in bytes", "", said, "", shown])
 
 
-def _difference(ours: Sequence[Run], theirs: Sequence[Run]) -> str:
+def _difference(ours: Sequence[Run], theirs: Sequence[Run], num_comparisons: int) -> str:
+    """Ours minus theirs with a 95 % interval, and a word by an interval for all comparisons together."""
     quality = qualities([*ours, *theirs])[0]
-    found = paired(quality, *({run.seed: run for run in runs} for runs in (ours, theirs)))
-    return "-" if found is None else f"{quality.label} {quality.difference(*found)}"
+    one, other = ({run.seed: run for run in runs} for runs in (ours, theirs))
+    found = paired(quality, one, other)
+    if found is None:
+        return "-"
+    differences = [
+        value - beside
+        for seed in sorted(one.keys() & other.keys())
+        if (value := quality.value(one[seed])) is not None
+        and (beside := quality.value(other[seed])) is not None
+    ]
+    together = joint_interval(differences, num_comparisons)
+    return f"{quality.label} {quality.difference(*found)}, {together.word('higher', 'lower')}"
 
 
 def _megabytes(runs: Sequence[Run]) -> float | None:

@@ -80,7 +80,7 @@ def test_the_page_says_which_presets_it_holds_and_that_budgets_are_not_matched(t
     assert f"| small_lstm | {methods[0]} | 8.9 | {methods[1]} | 19.6 | 0.45 | not matched | - |" in text
     assert (
         f"| small_lstm | `hard_threshold, lambda 0.02` | 19.7 | {methods[1]} | 19.6 | 1.01 | matched | "
-        "test accuracy, % +0.00 (one seed) |" in text
+        "test accuracy, % +0.00 (one seed), no verdict |" in text
     )
     assert f"| small_neumf | {methods[0]} | 8.9 | {methods[1]} | 9 | 0.99 | matched | test acc" in text
 
