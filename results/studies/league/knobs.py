@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 CONFIGS = ROOT / "conf/compressor"
 TOLERANCE = 0.05  # share of a budget by which a method may exceed it
 PILOTS = 6  # the most pilots for a budget
+LONGEST_BIN = 2**15  # of AdaComp
 INDEX_FACTOR = 2  # of the first guess: a value with its index takes as many bytes as two values
 
 
@@ -125,6 +126,7 @@ KNOBS = {
         {"compressor.conv_bin": 0.1, "compressor.other_bin": 1.0},
         -1.0,
         lambda share, size: 10.0 * share,
+        highest=float(LONGEST_BIN),
         is_whole=True,
         depends_on_gradients=True,
     ),

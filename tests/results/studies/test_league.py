@@ -13,12 +13,14 @@ from configs import resolved
 from results_commands import command_of_results
 from run_folders import write_run
 
+from compressors.core.bins import LONGEST
 from results.compare.measures import LINK_BYTES
 from results.read.folders import finished_runs
 from results.studies.league import cells, scores, training, trials
 from results.studies.league.knobs import (
     DENSITY,
     KNOBS,
+    LONGEST_BIN,
     THRESHOLD,
     Entry,
     UnreachableError,
@@ -119,6 +121,18 @@ def test_a_method_that_sends_too_little_at_its_highest_density_gets_the_best_of_
         return tried[density]
 
     assert DENSITY.match(sent, 1e6, 0.01) == 1.0 and len(tried) == 3
+
+
+def test_bins_are_at_most_the_longest() -> None:
+    tried = []
+
+    def sent(entries: float) -> float:
+        tried.append(entries)
+        return 1e9 / entries**0.5
+
+    with pytest.raises(UnreachableError):
+        KNOBS["adacomp"].match(sent, 1e6, 5000.0)
+    assert max(tried) == LONGEST_BIN == LONGEST
 
 
 def test_the_largest_rank_that_fits_is_taken() -> None:
