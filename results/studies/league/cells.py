@@ -4,7 +4,7 @@ A pilot is a training with the tuning seed; the bytes that it sends set the meth
 """
 
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
 from results.studies.league.knobs import TOLERANCE, Entry, UnreachableError, entry_of
@@ -16,7 +16,7 @@ def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, 
     """Train the baseline and then the methods ``names`` on ``tasks``, ``jobs`` methods at a time.
 
     Finished trainings are not repeated. Methods that a task excludes are not trained on it. Raises
-    ``ValueError`` for another method that run.py refuses, after the trainings that have begun.
+    ``ValueError`` for another method that run.py refuses, after the trainings of the other methods.
     """
     tasks, names = dict.fromkeys(tasks), dict.fromkeys(names)
     entries = [entry_of(name) for name in names]
@@ -24,19 +24,25 @@ def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, 
         dense = dict(zip(tasks, pool.map(lambda task: _baseline(task, train), tasks), strict=True))
         others = [entry for entry in entries if entry.name != BASELINE]
         trainings = {
-            pool.submit(train_method, task, entry, dense[task], train)
+            pool.submit(train_method, task, entry, dense[task], train): f"{task} {entry.name}"
             for task in tasks
             for entry in others
             if entry.name not in TASKS[task].excluded
         }
+        refusals = []
         try:
-            done, _ = wait(trainings, return_when=FIRST_EXCEPTION)
-            for one in done:
-                one.result()
+            for one in as_completed(trainings):
+                try:
+                    one.result()
+                except ValueError as error:
+                    refusals.append(f"{trainings[one]}: {error}")
+                    train.report(refusals[-1])
         finally:
-            train.stopping.set()  # after an error or Ctrl-C no other training begins
+            train.stopping.set()  # after Ctrl-C no other training begins
             for one in trainings:
                 one.cancel()
+    if refusals:
+        raise ValueError(refusals[0])
 
 
 def _baseline(task: str, train: Trainings) -> Outcome:

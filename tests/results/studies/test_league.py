@@ -45,6 +45,7 @@ class Trained:
         self.sent, self.fails = sent, fails
         self.found: dict[Trial, Outcome] = {}
         self.stopping = SimpleNamespace(set=lambda: None)
+        self.report = [].append
 
     def __call__(self, entry: Entry, trial: Trial) -> Outcome:
         if self.fails(trial):
@@ -252,6 +253,19 @@ def test_the_baseline_comes_first() -> None:
     train = Trained(lambda density: 3e8 * density if density else 1e8)
     cells.train_methods(["madelon"], ["top_k"], train, 1)
     assert next(iter(train.found)).method == "none" and len({trial.method for trial in train.found}) == 2
+
+
+def test_a_refused_method_does_not_stop_the_others() -> None:
+    class Refusing(Trained):
+        def __call__(self, entry: Entry, trial: Trial) -> Outcome:
+            if entry.name == "random_k":
+                raise ValueError("no such density")
+            return super().__call__(entry, trial)
+
+    train = Refusing(lambda density: 3e8 * density if density else 1e8)
+    with pytest.raises(ValueError, match="madelon random_k: no such density"):
+        cells.train_methods(["madelon"], ["random_k", "top_k"], train, 1)
+    assert {trial.seed for trial in train.found if trial.method == "top_k"} == {*SEEDS, TUNING_SEED}
 
 
 @pytest.mark.parametrize("task", [name for name in TASKS if TASKS[name].excluded])
