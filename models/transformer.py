@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from data.checks import require_count, require_memory, require_share
 
-MOST_LAYERS = 1000
 _LONGEST_PERIOD = 10_000  # of the position's sines, in tokens, over 2 pi
 
 
@@ -67,7 +66,7 @@ def transformer(
     of ``heads``, and a dropout outside [0, 1).
     """
     require_count("model.width", width)
-    require_count("model.layers", layers, maximum=MOST_LAYERS)
+    require_count("model.layers", layers, maximum=1000)
     require_count("model.heads", heads)
     require_share("model.dropout", dropout)
     if width % 2 or width % heads:

@@ -26,8 +26,8 @@ class Traits(NamedTuple):
     dense: bool = False  # the payload has information on every element
     signs_only: bool = False  # no magnitude is sent, so a mean of zeros is not zero
     relays: bool = False  # the mean is not that of C(p): parts of C(p) arrive in later steps
-    # C(x) differs between steps, as its number or a draw is used; ``error_bound`` and ``unbiased`` hold on
-    # average over draws, or over steps
+    # C(x) depends on the number of the step or on a draw. ``error_bound`` and ``unbiased`` then hold on
+    # average over steps or draws.
     seeded: bool = False
     unbiased: bool = False  # the mean of C(x) over draws is x
     lossless_at: Mapping[str, Any] | None = None  # settings with residual 0; None: no such settings

@@ -169,7 +169,9 @@ class Contract:
         codec = current(codec_of(case), torch.stack([a, a]), step)
         own = [codec.encode(x.clone(), step._replace(worker=w)) for w, x in enumerate((a, b))]
         first, second = (codec.positions(payload, D, step) for payload in own)
-        assert (len(first) == len(second) == D) == traits.dense, "trait dense"
+        assert (len(first) == len(second) == D) == traits.dense, (
+            f"trait dense: two workers sent {len(first)} and {len(second)} of {D} elements"
+        )
         if traits.dense:
             return
         ragged = len(first) != len(second)

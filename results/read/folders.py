@@ -81,7 +81,7 @@ def left_out(path: Path, reason: object) -> None:
 
 
 def finished_runs(folders: Iterable[Path], needs: Sequence[str] = (), *, warn: bool = True) -> list[Run]:
-    """``read_runs`` without duplicates; prints ``warnings`` on standard error if ``warn``.
+    """``read_runs`` without duplicates; with ``warn``, prints ``warnings`` on standard error.
 
     A run whose summary lacks one of the metrics ``needs`` is left out, with a line on standard error. Raises
     ``FileNotFoundError`` if there is no finished run.

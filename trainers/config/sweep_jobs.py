@@ -1,4 +1,4 @@
-"""Jobs of a sweep over compressors: each job gets the settings that its compressor has."""
+"""Jobs of a sweep: all are composed before the first one, each with the settings that its compressor has."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -20,6 +20,9 @@ _OWNERS = ("budget", "compressor")  # of settings that not every compressor has
 @cache  # run.py is imported a second time, by its name, when Hydra looks for its callback
 def install() -> None:
     """Make Hydra's sweeper give each job only the settings of its compressor, and run equal jobs once.
+
+    It then composes the jobs of all batches before the first one starts; Hydra itself checks a batch after
+    the jobs of earlier batches have run.
 
     Hydra runs the product of all values. Without this, a sweep over compressors, thresholds and densities
     would fail for each compressor that lacks a setting, or repeat a job for each value without effect.
@@ -44,10 +47,11 @@ def install() -> None:
             announce(jobs)
         return original(self)
 
+    def validate_batch_is_legal(self: Any, batch: Sequence[Sequence[str]]) -> None:
+        """Nothing: ``get_job_batch`` has checked the jobs of all batches."""
+
     sweeper.get_job_batch = get_job_batch
-    sweeper.validate_batch_is_legal = lambda *_: (
-        None
-    )  # Hydra's check of one batch, after earlier ones have run
+    sweeper.validate_batch_is_legal = validate_batch_is_legal
 
 
 def require_composable(jobs: Sequence[Sequence[str]], compose: Callable[[list[str]], object]) -> None:

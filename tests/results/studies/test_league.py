@@ -1,7 +1,6 @@
-"""The league: knobs that meet budgets, the order of trainings, and the page of small run folders."""
+"""The league: the page of small run folders, ranks, and refused commands."""
 
 import json
-import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,271 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from configs import resolved
 from results_commands import command_of_results
 from run_folders import write_run
 
-from compressors.core.bins import LONGEST
 from results.compare.measures import LINK_BYTES
 from results.read.folders import finished_runs
-from results.studies.league import cells, scores, training, trials
+from results.studies.league import scores, training, trials
 from results.studies.league.knobs import (
-    DENSITY,
-    KNOBS,
-    LONGEST_BIN,
-    THRESHOLD,
-    Entry,
-    UnreachableError,
     entry_of,
     method_names,
 )
 from results.studies.league.page import reason_for_no_run
-from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.tasks import SEEDS, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
-from trainers.config.checks import check
 from trainers.records import files as run_files
 
 main = command_of_results("study", "league")
-DENSE = Outcome(1e8, 0.9, 1000, 1.0)
-WITHOUT_KNOB = {"ef_sign", "natural", "none", "one_bit", "signsgd", "terngrad"}
-
-
-class Trained:
-    """Stand-in for trainings that computes their outcomes by a rule."""
-
-    def __init__(self, sent: Any, fails: Any = lambda trial: False) -> None:
-        self.sent, self.fails = sent, fails
-        self.found: dict[Trial, Outcome] = {}
-        self.stopping = SimpleNamespace(set=lambda: None)
-        self.report = [].append
-
-    def __call__(self, entry: Entry, trial: Trial) -> Outcome:
-        if self.fails(trial):
-            raise TrainingError(str(trial))
-        value = float(trial.knob.split()[0].partition("=")[2]) if trial.knob else 0.0
-        best = TASKS[trial.task].rate
-        quality = abs(trial.rate / best - 1) + trial.seed / 1000
-        self.found[trial] = Outcome(self.sent(value), quality, 1000, 1.0)
-        return self.found[trial]
-
-    def of_seed(self, seed: int) -> list[Trial]:
-        return [trial for trial in self.found if trial.seed == seed]
-
-
-ONE_OF_EACH_KNOB = ("none", "top_k", "hard_threshold", "qsgd", "powersgd", "accordion", "two_way")
-
-
-@pytest.mark.parametrize(
-    ("task", "name"),
-    [
-        *(
-            pytest.param("madelon", name, marks=[pytest.mark.slow] * (name not in ONE_OF_EACH_KNOB))
-            for name in method_names()
-        ),
-        *((task, "dgc") for task in TASKS if "dgc" not in TASKS[task].excluded),
-    ],
-)
-def test_methods_compose_on_every_task(task: str, name: str) -> None:
-    entry = entry_of(name)
-    assert (entry.knob is None) == (name in WITHOUT_KNOB)
-    knob = entry.knob.overrides(entry.knob.first_value(100, 1_000_000)) if entry.knob else ""
-    trial = Trial(task, name, 100 if knob else None, knob, TASKS[task].rate, TUNING_SEED)
-    words = [word for word in trial.overrides(entry, Path("out")) if not word.startswith("output=")]
-    config = resolved(*words)
-    check(config)
-    assert trial_of(config) == trial
-
-
-def test_a_density_meets_its_budget_within_the_tolerance() -> None:
-    wanted = 1e8 / 100
-    value = DENSITY.match(lambda density: 3e8 * density + 1e4, wanted, DENSITY.first_value(100, 0))
-    assert abs((3e8 * value + 1e4) / wanted - 1) < 0.05
-
-
-def test_a_threshold_meets_its_budget_where_its_bytes_fall_faster_than_by_the_rule() -> None:
-    wanted = 1e6
-    value = THRESHOLD.match(lambda threshold: 1e2 / threshold**3, wanted, 1.0)
-    assert 0.95 < 1e2 / value**3 / wanted < 1.05
-
-
-def test_a_method_with_a_floor_stops_after_the_second_equal_pilot() -> None:
-    tried = []
-
-    def sent(density: float) -> float:
-        tried.append(density)
-        return 5e6
-
-    with pytest.raises(UnreachableError):
-        DENSITY.match(sent, 1e6, 0.01)
-    assert len(tried) == 2
-
-
-def test_equal_bytes_at_close_densities_do_not_end_the_search() -> None:
-    """As in a layer of 500 entries, of which 1 or 2 are sent."""
-    assert DENSITY.match(lambda density: 1e5 * math.ceil(500 * density), 1.4e5, 0.0038) <= 0.002
-
-
-def test_a_method_that_sends_too_little_at_its_highest_density_gets_the_best_of_those_tried() -> None:
-    tried: dict[float, float] = {}
-
-    def sent(density: float) -> float:
-        assert density <= 1
-        tried[density] = 1e4 * (1 + density)
-        return tried[density]
-
-    assert DENSITY.match(sent, 1e6, 0.01) == 1.0 and len(tried) == 3
-
-
-def test_bins_are_at_most_the_longest() -> None:
-    tried = []
-
-    def sent(entries: float) -> float:
-        tried.append(entries)
-        return 1e9 / entries**0.5
-
-    with pytest.raises(UnreachableError):
-        KNOBS["adacomp"].match(sent, 1e6, 5000.0)
-    assert max(tried) == LONGEST_BIN == LONGEST
-
-
-def test_the_largest_rank_that_fits_is_taken() -> None:
-    tried = []
-
-    def sent(rank: float) -> float:
-        tried.append(rank)
-        return 1e5 + 2e5 * rank
-
-    assert KNOBS["powersgd"].match(sent, 1e6, 1.0) == 4
-    assert tried == [1, 3, 4, 5]
-
-
-def test_bits_that_are_too_many_end_the_search() -> None:
-    with pytest.raises(UnreachableError):
-        KNOBS["qsgd"].match(lambda bits: 1e6 * bits, 1e6, 2.0)
-
-
-def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> None:
-    train = Trained(lambda density: 3e8 * density)
-    cells.train_method("madelon", entry_of("top_k"), DENSE, train)
-    for share in SHARES:
-        own = [trial for trial in train.found if trial.share == share]
-        compared = [trial for trial in own if trial.seed != TUNING_SEED]
-        assert [trial.seed for trial in compared] == list(SEEDS)
-        assert {trial.rate for trial in compared} == {TASKS["madelon"].rate}  # the best by quality
-        assert {trial.rate for trial in own} == {3.333e-9, 1e-8, 3e-8}
-        (knob,) = {trial.knob for trial in compared}
-        assert abs(train.sent(float(knob.partition("=")[2])) * share / 1e8 - 1) < 0.06
-
-
-def test_smaller_budgets_are_not_tried_after_one_that_is_not_met() -> None:
-    train = Trained(lambda rank: 1e8 / 60 * rank)
-    cells.train_method("madelon", entry_of("powersgd"), DENSE, train)
-    assert {trial.share for trial in train.found if trial.seed == TUNING_SEED} == {20, 100}
-    assert {trial.share for trial in train.found if trial.seed != TUNING_SEED} == {20}
-
-
-def test_a_rate_that_fails_is_not_chosen_and_pilots_go_on_at_the_lowest() -> None:
-    train = Trained(lambda density: 3e8 * density, fails=lambda trial: trial.rate > 3.4e-9)
-    cells.train_method("madelon", entry_of("top_k"), DENSE, train)
-    assert {trial.rate for trial in train.of_seed(0)} == {3.333e-9}
-
-
-def test_a_rate_that_cannot_meet_the_budget_gives_way_to_the_next() -> None:
-    """The bytes do not depend on the density at the rate with the best quality."""
-
-    class AtRates(Trained):
-        def __call__(self, entry: Entry, trial: Trial) -> Outcome:
-            found = super().__call__(entry, trial)
-            is_lowest = trial.rate < 3.4e-9
-            self.found[trial] = found._replace(
-                sent=5e7 if is_lowest else found.sent, quality=0.0 if is_lowest else found.quality
-            )
-            return self.found[trial]
-
-    train = AtRates(lambda density: 3e8 * density)
-    cells.train_method("madelon", entry_of("redsync"), DENSE, train)
-    assert {trial.rate for trial in train.of_seed(0)} == {1e-8}
-    assert {trial.share for trial in train.of_seed(0)} == set(SHARES)
-
-
-@pytest.mark.parametrize(("sent", "trainings"), [(1e8 / 32, 6), (1e8 / 4, 1)])
-def test_a_method_without_a_knob_is_trained_if_it_meets_any_budget(sent: float, trainings: int) -> None:
-    train = Trained(lambda _: sent)
-    cells.train_method("madelon", entry_of("ef_sign"), DENSE, train)
-    assert len(train.found) == trainings
-    assert all(trial.share is None for trial in train.found)
-
-
-def test_a_rate_of_signsgd_is_its_own() -> None:
-    train = Trained(lambda _: 1e8 / 32)
-    cells.train_method("madelon", entry_of("signsgd"), DENSE, train)
-    assert {trial.rate for trial in train.found} == {3.333e-07, 1e-06, 3e-06}
-
-
-def test_a_momentum_of_a_methods_own_changes_its_rates() -> None:
-    """A constant gradient moves the parameters by lr / (1 - m) at every step."""
-    assert TASKS["madelon"].rates("dgc") == [3.333e-10, 1e-9, 3e-9]  # 0.9 instead of no momentum
-    assert TASKS["cifar10"].rates("dgc") == TASKS["cifar10"].rates("top_k")  # both have 0.9
-    assert TASKS["madelon"].rates("ef21_sgdm") == TASKS["madelon"].rates("top_k")  # (1 - m) g is added
-    assert TASKS["cifar10"].rates("ef21_sgdm") == [0.03333, 0.1, 0.3]
-
-
-def test_equal_qualities_share_a_rank() -> None:
-    def of(quality: float) -> Any:
-        return {0: SimpleNamespace(summary={"validation/accuracy": quality})}
-
-    methods = {"a": of(0.5), "b": of(0.7), "c": of(0.5), "d": of(0.1)}
-    assert scores.ranks("sst2", methods) == {"a": [2.5], "b": [1.0], "c": [2.5], "d": [4.0]}
-
-
-def test_a_divergence_after_pilots_gives_way_to_the_next_rate() -> None:
-    """The lowest rate is the best, but training diverges there with another density."""
-
-    class AtRates(Trained):
-        def __call__(self, entry: Entry, trial: Trial) -> Outcome:
-            outcome = super().__call__(entry, trial)
-            if trial.rate == 3.333e-9:
-                outcome = outcome._replace(sent=2 * outcome.sent, quality=-1.0)
-            return outcome
-
-    first: list[str] = []
-
-    def fails(trial: Trial) -> bool:
-        if trial.rate == 3.333e-9:
-            first.append(trial.knob)
-            return trial.knob != first[0]
-        return False
-
-    train = AtRates(lambda threshold: 1e2 / threshold**2, fails)
-    cells.train_method("madelon", entry_of("hard_threshold"), DENSE, train)
-    assert {trial.share for trial in train.found if trial.seed == 0} == set(SHARES)
-
-
-def test_the_baseline_comes_first() -> None:
-    train = Trained(lambda density: 3e8 * density if density else 1e8)
-    cells.train_methods(["madelon"], ["top_k"], train, 1)
-    assert next(iter(train.found)).method == "none" and len({trial.method for trial in train.found}) == 2
-
-
-def test_a_refused_method_does_not_stop_the_others() -> None:
-    class Refusing(Trained):
-        def __call__(self, entry: Entry, trial: Trial) -> Outcome:
-            if entry.name == "random_k":
-                raise ValueError("no such density")
-            return super().__call__(entry, trial)
-
-    train = Refusing(lambda density: 3e8 * density if density else 1e8)
-    with pytest.raises(ValueError, match="madelon random_k: no such density"):
-        cells.train_methods(["madelon"], ["random_k", "top_k"], train, 1)
-    assert {trial.seed for trial in train.found if trial.method == "top_k"} == {*SEEDS, TUNING_SEED}
-
-
-@pytest.mark.parametrize("task", [name for name in TASKS if TASKS[name].excluded])
-def test_a_method_that_a_task_excludes_is_not_trained_on_it(task: str) -> None:
-    assert set(TASKS[task].excluded) <= set(method_names())
-    train = Trained(lambda density: 3e8 * density if density else 1e8)
-    cells.train_methods([task], ["none", "top_k", *TASKS[task].excluded], train, 1)
-    assert {trial.method for trial in train.found} == {"none", "top_k"}
 
 
 def write(
@@ -496,3 +246,11 @@ def test_a_training_that_diverges_fails_alone(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ValueError, match="the gradient is not finite"):  # refused before it began
         train(entry_of("top_k"), replace(trial, seed=0))
     assert len(lines) == 1 and "not finite" in lines[0]
+
+
+def test_equal_qualities_share_a_rank() -> None:
+    def of(quality: float) -> Any:
+        return {0: SimpleNamespace(summary={"validation/accuracy": quality})}
+
+    methods = {"a": of(0.5), "b": of(0.7), "c": of(0.5), "d": of(0.1)}
+    assert scores.ranks("sst2", methods) == {"a": [2.5], "b": [1.0], "c": [2.5], "d": [4.0]}
