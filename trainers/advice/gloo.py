@@ -29,8 +29,9 @@ def gloo_bits_per_second() -> float:
     Another program starts the two processes: fresh processes import the main module of the one that starts
     them, which would run a script once more. Raises ``RuntimeError`` if they fail.
     """
-    # PYTHONSAFEPATH: otherwise -m would prefer modules of the current folder to those of this process
-    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    # An empty entry of sys.path is the current folder. Without PYTHONSAFEPATH, -m would search the current
+    # folder before this process's path.
+    path = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "PYTHONSAFEPATH": "1"}
     environment = os.environ | path
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
