@@ -124,7 +124,7 @@ class Trainer:
                 outcome = None
             controller.observe(log.record(outcome, factor))
             if self._is_evaluated(began_at, state.epoch, is_last):
-                place = {"step": state.step, "epoch": state.epoch, **log.cost_so_far()}
+                place = state.note({"step": state.step, "epoch": state.epoch, **log.cost_so_far()})
                 records.log({**place, **self._evaluate(state)})
             if checkpoints is not None and not is_last:
                 checkpoints.after_step(state)

@@ -32,6 +32,7 @@ CASES = {
         "trainer.micro_batch_size=4",
     ),
     "no_feedback": ("model=mlp", *IMAGES, "compressor=top_k", "feedback=none", "trainer.log_every=4"),
+    "evaluation_between_records": ("model=mlp", *IMAGES, "compressor=top_k", "trainer.log_every=50"),
     "diagnostics": (
         *("model=mlp", *IMAGES, "compressor=hard_threshold", "trainer.log_every=3"),
         *("diagnostics=[xi,selection_error,staleness,bound,gap,hindsight]", "diagnostics.every=5"),
@@ -105,7 +106,9 @@ SLOW = (
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES]
 )
-def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -> None:
+def test_an_interrupted_run_is_the_run_that_was_not(
+    tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = (*COMMON, *CASES[case])
     whole = train(config_of(tmp_path / "whole", *settings))
     config = config_of(tmp_path / "broken", *settings)
@@ -115,9 +118,12 @@ def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -
         training.train(config)
     assert [path.name for path in RunFolder(config).checkpoints.iterdir()] == ["step-000000004"]
     assert records(RunFolder(config))[-1]["step"] in (3, 5, 6)
+    capsys.readouterr()
     with crash_after(9):
         training.train(config)
     assert_same(whole, train(config))
+    said = "".join(capsys.readouterr())
+    assert "cannot be used" not in said and "starting again" not in said, "both went on from a checkpoint"
 
 
 def test_a_convex_run(tmp_path: Path) -> None:
