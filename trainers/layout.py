@@ -16,8 +16,9 @@ class Layout:
 
     ``scope="layer"`` makes a segment of every parameter tensor, ``"global"`` one of the whole
     model. Raises ``ValueError`` for another scope, for a model without trainable parameters, for
-    one without elements and, unless ``several_dtypes``, for parameters of several dtypes: then there is no
-    flat buffer, and ``dtype`` is that of the first parameter.
+    one without elements, for a dtype other than a real floating-point one and, unless
+    ``several_dtypes``, for parameters of several dtypes: then there is no flat buffer, and ``dtype``
+    is that of the first parameter.
     """
 
     def __init__(
@@ -30,6 +31,12 @@ class Layout:
         if not dtypes or (len(dtypes) > 1 and not several_dtypes):
             raise ValueError(
                 f"the model must have trainable parameters of one dtype, got {sorted(map(str, dtypes))}"
+            )
+        others = [name for name, p in self.parameters.items() if not p.dtype.is_floating_point]
+        if others:
+            found = self.parameters[others[0]].dtype
+            raise ValueError(
+                f"trainable parameters must be real floating-point numbers, got {found} in {others[0]}"
             )
         empty = [name for name, p in self.parameters.items() if p.numel() == 0]
         if empty:  # an empty tensor has no largest element

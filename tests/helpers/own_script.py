@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import GradBucket
 from torch.nn.parallel import DistributedDataParallel
@@ -12,6 +13,7 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from trainers.comm.communicator import Communicator
+from trainers.comm.compress import compress
 from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
@@ -92,5 +94,65 @@ def failing_hook(process: int, processes: int) -> str:
     try:
         loss_of(ddp_model, batch(0, process)).backward()
     except Exception as error:
+        return str(error)
+    return ""
+
+
+def bytes_of(process: int, processes: int, *methods: str) -> dict[str, float]:
+    """Bytes that each method has handed over after two steps in the hook."""
+    found = {}
+    for method in methods:
+        ddp_model = DistributedDataParallel(network())
+        state = compress(ddp_model, method)
+        for step in range(2):
+            loss_of(ddp_model, batch(step, process)).backward()
+        found[method] = state.metrics()["comm/bytes_sent_total"]
+    return found
+
+
+def gradients_of_groups(process: int, processes: int) -> float:
+    """A gradient that is the mean of the ranks of this process's half of the processes."""
+    halves = [dist.new_group(list(range(2))), dist.new_group(list(range(2, 4)))]
+    model = nn.Linear(4, 1, bias=False)
+    ddp_model = DistributedDataParallel(model, process_group=halves[process // 2])
+    compress(ddp_model, "none")
+    ddp_model(torch.full((1, 4), float(process))).sum().backward()
+    assert model.weight.grad is not None
+    return model.weight.grad[0, 0].item()
+
+
+class SkipsLayers(nn.Module):
+    """A network that leaves out one of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = network()
+
+    def forward(self, inputs: Tensor, without: int) -> Tensor:
+        for place, layer in enumerate(self.layers):
+            inputs = inputs if place == without else layer(inputs)
+        return inputs
+
+
+def unused_parameters(process: int, processes: int) -> Tensor:
+    """Weights of a training in which every step and process leaves out another layer."""
+    model = SkipsLayers()
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES, find_unused_parameters=True)
+    compress(ddp_model, "hard_threshold", density=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for step in range(30):
+        optimizer.zero_grad()
+        ddp_model(batch(step, process), (step + process) % 6).square().sum().backward()
+        optimizer.step()
+    return weights(model)
+
+
+def sparse_gradient(process: int, processes: int) -> str:
+    """What the backward pass says about a sparse gradient."""
+    ddp_model = DistributedDataParallel(nn.EmbeddingBag(20, 8, sparse=True))
+    compress(ddp_model, "top_k", density=0.1)
+    try:
+        ddp_model(torch.tensor([[1, 2, 3]])).sum().backward()
+    except ValueError as error:
         return str(error)
     return ""

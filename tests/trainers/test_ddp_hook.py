@@ -4,7 +4,16 @@ from functools import partial
 
 import pytest
 import torch
-from own_script import STEPS, by_hand, failing_hook, with_hook
+from own_script import (
+    STEPS,
+    by_hand,
+    bytes_of,
+    failing_hook,
+    gradients_of_groups,
+    sparse_gradient,
+    unused_parameters,
+    with_hook,
+)
 from processes import run_in_processes
 from torch import nn
 
@@ -28,7 +37,30 @@ def test_many_buckets_equal_the_explicit_path() -> None:
 
 def test_a_failure_in_the_hooks_thread_reaches_the_backward_pass() -> None:
     for message in run_in_processes(failing_hook, 2):
-        assert "'NoneType' object has no attribute 'reduce'" in message
+        assert "'NoneType' object has no attribute 'kinds'" in message
+
+
+def test_every_quantiser_reduces_in_the_hook() -> None:
+    """Their kinds of bytes are not among those that every communicator counts."""
+    methods = ("qsgd", "ef_sign", "one_bit", "terngrad", "natural", "signsgd", "adacomp")
+    for totals in run_in_processes(bytes_of, 2, *methods):
+        assert all(totals[method] > 0 for method in methods)
+
+
+def test_workers_are_those_of_the_models_process_group() -> None:
+    found = run_in_processes(gradients_of_groups, 4)
+    assert found == [0.5, 0.5, 2.5, 2.5], "means over processes 0 and 1, and over 2 and 3"
+
+
+def test_parameters_without_a_gradient_are_found_beside_the_compression() -> None:
+    """DDP then sends a map of used parameters, from another thread than the hook's messages."""
+    first, second = run_in_processes(unused_parameters, 2)
+    assert torch.equal(first, second) and first.isfinite().all()
+
+
+def test_sparse_gradients_are_refused_in_a_line() -> None:
+    for said in run_in_processes(sparse_gradient, 2):
+        assert said.splitlines()[0] == "gradients must be dense, got a sparse one of weight: use sparse=False"
 
 
 def test_a_bare_method_is_answered_with_how_to_wrap_it() -> None:

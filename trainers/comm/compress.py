@@ -45,11 +45,13 @@ def compress(
     state = CompressionState(
         build_reducer(chosen, size, around),
         module,
+        process_group=ddp_model.process_group,
         seed=seed,
         learning_rate=learning_rate,
         inspect=inspect,
         scaler=scaler,
         clip_norm=clip_norm,
     )
+    state.communicator  # noqa: B018  # creates its group in the order of the script, also for several models
     ddp_model.register_comm_hook(state, compression_hook)
     return state

@@ -11,6 +11,7 @@ by bucket. DDP's buckets have one dtype each, so a model may have several.
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,7 +28,8 @@ from trainers.comm.script_log import Target, require_target, write
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
-_LIVE = ("parameters", "layout", "names", "communicator", "ledger", "costs", "thread", "preparation")
+_OF_DEVICE = ("layout", "names", "communicator", "ledger", "costs", "thread")
+_LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
 
 
 class Bucket(NamedTuple):
@@ -53,8 +55,9 @@ class CompressionState:
     gradient, which is clipped before compression. With either of them compression begins when the backward
     pass has ended.
 
-    The process group may be started later than the state is made, but before the first backward pass. Raises
-    ``ValueError`` for a codec, a missing rate, an object that is not a scaler, and a norm that is not > 0.
+    The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
+    may be started later than the state is made, but before the first backward pass. Raises ``ValueError`` for
+    a codec, a missing rate, an object that is not a scaler, and a norm that is not > 0.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class CompressionState:
         seed: int = 0,
         learning_rate: float | None = None,
         communicator: Communicator | None = None,
+        process_group: dist.ProcessGroup | None = None,
         inspect: Callable[[Reduced], None] | None = None,
         scaler: Scaler | None = None,
         clip_norm: float | None = None,
@@ -92,6 +96,7 @@ class CompressionState:
         self.preparation = Preparation(scaler, clip_norm)
         self.parameters = dict(module.named_parameters())
         self.state: State = self._initial()
+        self.process_group = process_group
         if communicator is not None:
             self.communicator = communicator
         self.compression_seconds: float | None = None  # of the last step
@@ -102,8 +107,14 @@ class CompressionState:
         self._ended: float | None = None  # the last step, by time.perf_counter
         self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
 
-    def attach(self, module: nn.Module, *, scaler: Scaler | None = None) -> None:
-        """Use ``module`` after unpickling: a pickle contains neither the model nor the scaler.
+    def attach(
+        self,
+        module: nn.Module,
+        *,
+        scaler: Scaler | None = None,
+        process_group: dist.ProcessGroup | None = None,
+    ) -> None:
+        """Use ``module`` after unpickling: a pickle has neither the model, the scaler nor the process group.
 
         Raises ``ValueError`` for a module with other parameters, for a missing scaler, and for a scaler that
         the original state did not have.
@@ -118,6 +129,7 @@ class CompressionState:
             rule = "be given" if self.has_scaler else "not be given"
             raise ValueError(f"attach(scaler) must {rule}, as to the state when it was made")
         self.preparation = Preparation(scaler, self.clip_norm)
+        self.process_group = process_group
         self.parameters = found
 
     # Objects of this process are created when they are first needed, and are not pickled.
@@ -140,9 +152,12 @@ class CompressionState:
 
     @cached_property
     def communicator(self) -> Communicator:
-        device = self.layout.device
-        rank, size = dist.get_rank(), dist.get_world_size()
-        return Communicator(size, rank=rank, world_size=size, device=device)
+        device, group = self.layout.device, self.process_group
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        if device.type == "cpu":  # the thread's collectives must not mix with those of DDP and of the script
+            ranks = dist.get_process_group_ranks(group)
+            group = dist.new_group(ranks, timeout=_timeout_of(group), use_local_synchronization=True)
+        return Communicator(size, rank=rank, world_size=size, device=device, group=group)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -234,8 +249,12 @@ class CompressionState:
 
     def take(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """The future of the bucket's means, which replace its gradients."""
+        if bucket.buffer().is_sparse:
+            whose = ", ".join(self.names[parameter] for parameter in bucket.parameters())
+            raise ValueError(f"gradients must be dense, got a sparse one of {whose}: use sparse=False")
         if bucket.buffer().device != self.layout.device:
             self._move()
+        self.communicator  # noqa: B018  # all processes create its group here, in the same order
         names = [self.names[parameter] for parameter in bucket.parameters()]
         gradients = dict(zip(names, bucket.gradients(), strict=True))
         buffer = bucket.buffer()
@@ -289,10 +308,11 @@ class CompressionState:
         if self._is_new_step:
             self._reduce_seconds, self._is_new_step = 0.0, False
             self.communicator.clock.restart()
+        ledger = self.ledger  # created before the first collective: it declares the kinds of bytes
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
-        self.ledger.record(reduced)
+        ledger.record(reduced)
         if self.inspect is not None:
             self.inspect(reduced)
         for name, gradient in gradients.items():
@@ -318,7 +338,7 @@ class CompressionState:
         """Move the state to the device to which the model was moved."""
         has_begun = self.step > 0 or self.skipped > 0
         saved = self.state_dict() if has_begun else {}
-        for name in ("layout", "names", "communicator", "ledger", "costs", "thread"):
+        for name in _OF_DEVICE:
             vars(self).pop(name, None)
         self.state = self._initial()
         if has_begun:
@@ -328,6 +348,13 @@ class CompressionState:
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
     return state.take(bucket)
+
+
+def _timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:
+    """The timeout of a group's collectives; None if its backend does not tell it."""
+    whole = group or dist.group.WORLD
+    backend = None if whole is None else whole._get_backend(torch.device("cpu"))
+    return getattr(getattr(backend, "options", None), "_timeout", None)
 
 
 def _described(parameter: Tensor) -> str:
