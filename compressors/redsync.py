@@ -3,10 +3,11 @@
 Fang, Fu, Yang and Hsieh, 2018, https://arxiv.org/abs/1808.04357. The threshold is mean + r (max - mean) of
 the magnitudes. ``search="binary"`` ("threshold binary search selection") bisects r in [0, 1] until between k
 and 2k entries reach the threshold, or the interval is shorter than ``tolerance``. As in the paper, the
-threshold is lowered only if fewer than k/2 entries reach it, so many searches end near k/2 entries. ``search="trimmed"``
-("trimmed top-k selection") lowers r from 0.8 in steps of 0.2 until at least k entries reach the threshold,
-and then selects the k largest of these. The threshold is then the k-th largest magnitude, which this method
-computes directly. Biased; 8 bytes per sent fp32 element and one 4-byte count per segment.
+threshold is lowered only if fewer than k/2 entries reach it, so many searches end near k/2 entries.
+``search="trimmed"`` ("trimmed top-k selection") lowers r from 0.8 in steps of 0.2 until at least k entries
+reach the threshold, and then selects the k largest of these. The threshold is then the k-th largest
+magnitude, which this method computes directly. Biased; 8 bytes per sent fp32 element and one
+4-byte count per segment.
 Deviations from the paper: ties of the k-th largest magnitude are all sent, the threshold is searched in every
 step, and the values are not quantised.
 """

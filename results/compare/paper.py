@@ -2,8 +2,9 @@
 
 Sahu et al., "Rethinking gradient sparsification as total error minimization", NeurIPS 2021,
 https://arxiv.org/abs/2108.00951. ``printed`` values are outputs of its released notebooks, ``read``
-values are read by eye from its figures, with an error of about a tenth of a decade. Settings are those of its released
-code. The quality of its networks is only in figures from which no value was read, so it is missing here.
+values are read by eye from its figures, with an error of about a tenth of a decade. Settings are
+those of its released code. The quality of its networks is only in figures from which no value was read,
+so it is missing here.
 """
 
 import math

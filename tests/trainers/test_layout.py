@@ -58,3 +58,11 @@ def test_a_parameter_without_elements_is_refused(scope: str) -> None:
     parameters = {"weight": nn.Parameter(torch.zeros(3)), "nothing": nn.Parameter(torch.zeros(2, 0))}
     with pytest.raises(ValueError, match="every trainable parameter must have elements, got none in nothing"):
         Layout(parameters, scope)
+
+
+def test_complex_parameters_are_refused() -> None:
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(
+        ValueError, match=r"must be real floating-point numbers, got torch\.complex64 in weight"
+    ):
+        Layout({"weight": weight}, "layer")

@@ -52,6 +52,6 @@ def compress(
         scaler=scaler,
         clip_norm=clip_norm,
     )
-    state.communicator  # noqa: B018  # creates its group in the order of the script, also for several models
+    state.connect()
     ddp_model.register_comm_hook(state, compression_hook)
     return state

@@ -247,6 +247,13 @@ class CompressionState:
 
     # A step
 
+    def connect(self) -> Communicator:
+        """The communicator. All processes call this together, because on a CPU it creates a process group.
+
+        ``take`` calls it; a script with several models calls it for each in the same order.
+        """
+        return self.communicator
+
     def take(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """The future of the bucket's means, which replace its gradients."""
         if bucket.buffer().is_sparse:
@@ -254,7 +261,7 @@ class CompressionState:
             raise ValueError(f"gradients must be dense, got a sparse one of {whose}: use sparse=False")
         if bucket.buffer().device != self.layout.device:
             self._move()
-        self.communicator  # noqa: B018  # all processes create its group here, in the same order
+        self.connect()
         names = [self.names[parameter] for parameter in bucket.parameters()]
         gradients = dict(zip(names, bucket.gradients(), strict=True))
         buffer = bucket.buffer()

@@ -47,7 +47,8 @@ def reproduction_table(runs: list[Run]) -> str:
     head = "# The convex experiments beside the paper\n\n" + _text(
         """Written by `python -m results study convex` from the runs of `make convex`. Paper: Sahu et al.,
         NeurIPS 2021; *printed* numbers are from its released notebooks, *read* ones were read by eye from
-        its figures, with an accuracy of about a tenth of a decade. Ours: mean ± standard deviation over seeds."""
+        its figures, with an accuracy of about a tenth of a decade. Ours: mean ± standard deviation over
+        seeds."""
     )
     return "\n".join([head, *(section for section in sections if section)])
 
