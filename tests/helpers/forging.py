@@ -51,6 +51,12 @@ PARTIAL = ("metrics.partial", "config.yaml.partial", "environment.json.partial",
 Damage = Callable[[random.Random, Path], None]
 
 
+def replace_description(path: Path, **changes: object) -> None:
+    """Change fields of a checkpoint's description and recompute its checksum."""
+    line = json.dumps(json.loads(path.read_text().split("\n")[0]) | changes)
+    path.write_text(f"{line}\n{hashlib.blake2b(line.encode()).hexdigest()}\n")
+
+
 def facts_of(step: int, num_workers: int, **changes: Any) -> dict[str, Any]:
     """The ``facts`` in a checkpoint's description, of a run without skipped steps and without a search."""
     return {

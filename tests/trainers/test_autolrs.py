@@ -14,6 +14,7 @@ from searching import best_rate, find_rate, settings, train_small
 
 from trainers.checkpoint.saving import Checkpoints
 from trainers.config.errors import ConfigError
+from trainers.launch.stopping import StoppedError, StopRequest
 from trainers.run import session, training
 from trainers.run.folder import RunFolder
 from trainers.schedules.autolrs import forecast, smooth
@@ -198,6 +199,26 @@ def test_an_interruption_in_the_middle_of_a_search(
             training.train(config)
     assert RunFolder(config).checkpoints.exists()
     threads = torch.get_num_threads()
+    assert_same(whole, train(config))
+    torch.set_num_threads(threads)
+
+
+def test_two_stops_in_one_trial(
+    tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second stop finds the state on disk: it writes no part, which another process might not have."""
+    config = config_of(tmp_path, *SMALL)
+    threads = torch.get_num_threads()
+    written = []
+    for steps in (8, 1):  # in the second trial
+        requests = iter([*[0] * (steps - 1), 15])
+        monkeypatch.setattr(StopRequest, "signal", property(lambda self, left=requests: next(left)))
+        with pytest.raises(StoppedError, match="its state is saved"):
+            training.train(config)
+        (part,) = RunFolder(config).checkpoints.glob("*/*.safetensors")
+        written.append((part, part.stat().st_ino))
+    monkeypatch.undo()
+    assert written[0] == written[1]
     assert_same(whole, train(config))
     torch.set_num_threads(threads)
 

@@ -1,6 +1,6 @@
 """Files of a checkpoint: written parts are read, and a changed file is refused."""
 
-import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from forging import facts_of
+from forging import facts_of, replace_description
 
 from trainers.checkpoint import facts
 from trainers.checkpoint.files import (
@@ -88,19 +88,26 @@ def test_it_counts_when_all_parts_are_there(tmp_path: Path) -> None:
     assert is_complete(folder) and read_checkpoint(folder).step == 3
 
 
+def test_the_newest_complete_set_of_parts_is_read(tmp_path: Path) -> None:
+    """A run may reach a step again with another number of processes, if its checkpoint could not be used."""
+    folder = write(tmp_path, 1, seed=1)
+    write_part(tmp_path, snapshot(1, range(2), seed=2), "run", 0, 4)  # of a process that was killed
+    assert is_complete(folder)
+    assert torch.equal(read_checkpoint(folder).load([]).shared["model/weight"], weight_of(1, seed=1))
+    write_part(tmp_path, snapshot(1, range(WORKERS), seed=3), "run", 0, 1)
+    os.utime(folder / "part-0-of-1.json", ns=(2**61, 2**61))  # certainly newer, also on a coarse clock
+    assert torch.equal(read_checkpoint(folder).load([]).shared["model/weight"], weight_of(1, seed=3))
+
+
+def weight_of(step: int, seed: int) -> torch.Tensor:
+    return snapshot(step, range(0), seed=seed).shared["model/weight"]
+
+
 def test_another_format_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path, 1)
     replace_description(folder / "part-0-of-2.json", format=99)
     with pytest.raises(DamagedCheckpointError, match="format 99"):
         read_checkpoint(folder)
-
-
-def replace_description(path: Path, **changes: object) -> None:
-    """Change fields of a description and recompute its checksum."""
-    import hashlib
-
-    line = json.dumps(json.loads(path.read_text().split("\n")[0]) | changes)
-    path.write_text(f"{line}\n{hashlib.blake2b(line.encode()).hexdigest()}\n")
 
 
 @pytest.mark.parametrize(

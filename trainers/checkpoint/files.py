@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from trainers.records.safe_files import replacing, write_all
 FORMAT = 1  # version of the format; others are refused
 _SPARE_BYTES = 2**20  # kept free on a disk for the records
 _NAME = re.compile(r"step-(\d{9,})(?:\.(\d+))?")
+_PART = re.compile(r"part-\d+-of-([1-9]\d*)\.json")
 
 
 class DamagedCheckpointError(ValueError):
@@ -201,35 +202,49 @@ def step_folders(root: Path) -> list[Path]:
 
 def is_complete(folder: Path) -> bool:
     """Whether all descriptions exist, by their names."""
+    return None in _missing_parts(folder).values()
+
+
+def _missing_parts(folder: Path) -> dict[int, str | None]:
+    """By number of processes, the first missing description of the parts that so many processes write."""
     names = {path.name for path in folder.glob("part-*-of-*.json")}
-    counts = {name.removesuffix(".json").split("-of-")[1] for name in names}
-    return any({f"part-{p}-of-{count}.json" for p in range(int(count))} <= names for count in counts)
+    counts = {int(found[1]) for name in names if (found := _PART.fullmatch(name))}
+    return {count: next((n for n in _description_names(count) if n not in names), None) for count in counts}
+
+
+def _description_names(processes: int) -> Iterator[str]:
+    return (f"part-{process}-of-{processes}.json" for process in range(processes))
+
+
+def _newest_set(folder: Path) -> int:
+    """The number of processes of the newest complete set of parts.
+
+    A folder has several sets if the run reached a step again with another number of processes.
+    """
+    missing = _missing_parts(folder)
+    if not missing:
+        raise DamagedCheckpointError(f"{folder.name} is not complete: it has no description of a part")
+    complete = [count for count in missing if missing[count] is None]
+    if not complete:
+        raise DamagedCheckpointError(f"{folder.name} is not complete: {missing[min(missing)]} is missing")
+    return max(complete, key=lambda count: (folder / f"part-0-of-{count}.json").stat().st_mtime_ns)
 
 
 def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
-    first = sorted(folder.glob("part-0-of-*.json"))
-    if not first:
-        raise DamagedCheckpointError(f"{folder.name} is not complete: the first process's part is missing")
-    if len(first) > 1:
-        raise DamagedCheckpointError(f"{folder.name}: it has parts of several checkpoints")
-    opening = _read_description(first[0])
-    descriptions = [opening]
-    for process in range(1, opening["processes"]):
-        path = folder / f"part-{process}-of-{opening['processes']}.json"
-        if not path.exists():
-            raise DamagedCheckpointError(f"{folder.name} is not complete: {path.name} is missing")
-        descriptions.append(_read_description(path))
+    processes = _newest_set(folder)
+    descriptions = [_read_description(folder / name) for name in _description_names(processes)]
+    opening = descriptions[0]
     workers = [int(worker) for d in descriptions for worker in d["memories"]]
     if workers != list(range(len(workers))) or not workers:
         raise DamagedCheckpointError(f"{folder.name}: its parts do not have the workers in order")
     step, searched = _moment_of(folder)
     for process, description in enumerate(descriptions):
-        name = f"part-{process}-of-{opening['processes']}"
+        name = f"part-{process}-of-{processes}"
         _require_equal(description, f"{folder.name}: {{}} of part {process}", run=opening["run"], step=step)
         _require_equal(
             description, f"{folder.name}: {{}} of part {process}", searched=searched, process=process
         )
-        same = {"processes": opening["processes"], "file": f"{name}.safetensors"}
+        same = {"processes": processes, "file": f"{name}.safetensors"}
         _require_equal(description, f"{folder.name}: {{}} of part {process}", **same)
         if (description["facts"] is not None) != (process == 0):
             raise DamagedCheckpointError(f"{folder.name}: facts must be in part 0 only, see part {process}")

@@ -63,7 +63,6 @@ class Checkpoints:
         communicator: Communicator,
         request: StopRequest,
         *,
-        start: Snapshot | None = None,
         records: Records | None = None,
     ) -> None:
         self.settings = settings
@@ -71,9 +70,9 @@ class Checkpoints:
         self.run = run
         self.communicator = communicator
         self.request = request
-        self.start = start  # last good state
         self.records = records
-        self.seconds_before = start.facts["seconds"] if start is not None else 0.0
+        self.start: Snapshot | None = None  # set by ``begin_at``
+        self.seconds_before = 0.0
         self._started = self._saved_at = time.monotonic()
         self._saved: tuple[int, int] | None = None  # ``_moment`` of the newest on disk
         self._thread = ThreadPoolExecutor(1, "checkpoint")
@@ -83,6 +82,16 @@ class Checkpoints:
     def seconds(self) -> float:
         """Wall time of the run, including the time before interruptions."""
         return self.seconds_before + time.monotonic() - self._started
+
+    def begin_at(self, start: Snapshot | None) -> None:
+        """Note where the run begins: None for its first step.
+
+        A state that was read from this run's own checkpoint is not saved again; its time is counted.
+        """
+        self.start = start
+        if start is not None and Path(start.place).resolve().parent == self.root.resolve():
+            self.seconds_before = start.facts["seconds"]
+            self._saved = _moment(start)
 
     def after_step(self, state: TrainingState, snapshot: Snapshot | None = None) -> None:
         """Save if a checkpoint is due. Raises ``StoppedError`` in all processes if one must stop.

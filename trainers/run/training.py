@@ -99,7 +99,7 @@ def train(config: Config) -> None:
                 saving, folder.checkpoints, folder.id, communicator, request, records=records.lines
             )
             try:
-                checkpoints.start = snapshot_of(start, communicator, trainer, folder.id)
+                checkpoints.begin_at(snapshot_of(start, communicator, trainer, folder.id))
                 summary = trainer.run(records.trackers, checkpoints)
                 checkpoints.close()
                 communicator.all_reduce_max(0)  # wait until all parts of a last checkpoint are on disk
