@@ -1,6 +1,7 @@
 """The start of a run: from its own last valid checkpoint, from none, or from a given one."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,21 @@ def test_another_number_of_workers(tmp_path: Path) -> None:
     sixth = records(RunFolder(before))[5]
     for name in ("compression/total_error", "comm/bytes_sent_total", "comm/paper_bits_total"):
         assert 0 < seventh[name] - sixth[name] < sixth[name] / 2, name
+
+
+@pytest.mark.parametrize(("length", "last_step"), [("trainer.epochs=2", 45), ("trainer.steps=30", 30)])
+def test_another_batch_size(tmp_path: Path, length: str, last_step: int) -> None:
+    """With trainer.epochs the epoch goes on, with other steps; with trainer.steps the step goes on."""
+    sized = [*SETTINGS[:4], "checkpoint.every_steps=null", "trainer.evaluate_every=100"]
+    short = config_of(tmp_path, *sized, "trainer.batch_size=8", "trainer.epochs=0.5")
+    last = train(short)["records"][-1]
+    twice = config_of(tmp_path, *sized, "trainer.batch_size=16", length, f"resume={RunFolder(short).path}")
+    rows = [row for row in train(twice)["records"] if row["step"] > 0]
+    epochs = [row["epoch"] for row in rows if "train/loss" in row]
+    assert epochs == sorted(epochs) and last["epoch"] in epochs
+    assert rows[-1]["step"] == last_step
+    if length == "trainer.epochs=2":
+        assert max(after - before for before, after in pairwise(epochs)) < 0.07  # one step, rounded
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Facts(TypedDict):
     step: int
     epoch: float
     steps_in_ledger: int
-    moved: int  # change of ``step`` by redistributions; the ledger's steps do not include it
+    moved: int  # change of ``step`` by runs with other steps per epoch; the ledger's steps do not include it
     skipped: int
     skipped_in_a_row: int
     last: dict[str, float]

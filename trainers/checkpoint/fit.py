@@ -77,7 +77,7 @@ def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> Non
             raise CheckpointMismatch(f"{place} does not belong to this run: {fault}")
 
     require(facts["epoch"] == step * epochs_per_step, f"its epoch at step {step} is {facts['epoch']!r}")
-    require(facts["moved"] == 0, "its number of workers has changed")
+    require(facts["moved"] == 0, "its steps are those of another run")
     require(settings.nonfinite == "skip" or facts["skipped"] == 0, "it skipped steps")
     require(bool(facts["search"]) == isinstance(trainer.schedule, AutoLRS), "it has another schedule")
     for row in rows:

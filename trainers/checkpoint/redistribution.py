@@ -31,5 +31,4 @@ def redistribute(
             for name in names
         }
         workers[new] = WorkerState(tensors, _FRESH)
-    moved = old.facts["moved"] + step - old.facts["step"]
-    return Snapshot(old.shared, workers, old.facts | {"step": step, "moved": moved}, old.place, True)
+    return old.at_step(step)._replace(workers=workers, redistributed=True)

@@ -122,8 +122,8 @@ def _snapshot(
 ) -> Snapshot:
     facts, step = checkpoint.facts, checkpoint.step
     searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0
-    if checkpoint.num_workers != communicator.size and trainer.settings.steps is None:
-        step = trainer.step_at(facts["epoch"])  # the same epoch has another step number
+    if trainer.settings.steps is None and facts["epoch"] != step * trainer.epochs_per_step:
+        step = trainer.step_at(facts["epoch"])  # of other workers, batches or samples
     if step + searched >= trainer.num_steps + (checkpoint.run == run):
         tried = f" after {searched} steps of trials" if searched else ""
         raise CheckpointMismatch(
@@ -133,7 +133,7 @@ def _snapshot(
     if start.is_own:
         require_own(trainer, facts, start.rows, str(checkpoint.path))
     if checkpoint.num_workers == communicator.size:
-        return checkpoint.load(communicator.local_workers)
+        return checkpoint.load(communicator.local_workers).at_step(step)
     return redistribute(checkpoint, communicator.local_workers, communicator.size, step)
 
 

@@ -45,6 +45,11 @@ class Snapshot(NamedTuple):
     place: str = "the state"  # the path from which it was read
     redistributed: bool = False  # the number of workers has just changed
 
+    def at_step(self, step: int) -> "Snapshot":
+        """The same state, to continue at another ``step``: that of its epoch in a run with other steps."""
+        moved = self.facts["moved"] + step - self.facts["step"]
+        return self._replace(facts=self.facts | {"step": step, "moved": moved})
+
 
 @dataclass(kw_only=True)
 class TrainingState:
@@ -62,7 +67,9 @@ class TrainingState:
     probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
     epoch: float = 0.0  # after these steps
-    moved: int = 0  # change of ``step`` by redistributions; the ledger's steps do not include it
+    moved: int = (
+        0  # change of ``step`` by runs with other steps per epoch; the ledger's steps do not include it
+    )
     skipped: int = 0  # steps without update, because a gradient was not finite
     skipped_in_a_row: int = 0  # skipped steps since the last normal step
     last: Record = field(default_factory=dict)  # the newest value of every metric

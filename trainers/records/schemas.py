@@ -100,7 +100,9 @@ class Facts(Strict):
     step: Count
     epoch: NotNegative
     steps_in_ledger: Count
-    moved: int = 0  # change of ``step`` by redistributions; the ledger's steps do not include it
+    moved: int = (
+        0  # change of ``step`` by runs with other steps per epoch; the ledger's steps do not include it
+    )
     skipped: Count
     skipped_in_a_row: Count
     last: dict[str, Finite]
