@@ -58,8 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
     own.add_argument("--steps", type=int, help="to measure (default 5)")
     options = own.parse_args(arguments)
-    options.words += [word for word in options.bandwidth if "=" in word]  # overrides after --bandwidth
-    options.bandwidth = [word for word in options.bandwidth if "=" not in word]
+    after = [
+        word for word in options.bandwidth if "=" in word or Path(word).is_dir()
+    ]  # --bandwidth RATE WORD
+    options.words += after
+    options.bandwidth = [word for word in options.bandwidth if word not in after]
     return in_a_line(lambda: write(options))
 
 

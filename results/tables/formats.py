@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from itertools import chain, count, starmap
 
 from results.compare.comparison import ComparedMethod, Section
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
@@ -19,7 +20,7 @@ def markdown(sections: Sequence[Section]) -> str:
 
 def latex(sections: Sequence[Section]) -> str:
     """LaTeX with a table environment for each section; needs the packages booktabs and graphicx."""
-    return "\n".join(map(_latex_section, sections))
+    return "\n".join(starmap(_latex_section, zip(sections, _labels(sections), strict=True)))
 
 
 def comma_separated(sections: Sequence[Section]) -> str:
@@ -138,9 +139,18 @@ def _markdown_section(section: Section) -> str:
     return "\n".join([*lines, *(f"- {note}" for note in notes), ""])
 
 
-def _latex_section(section: Section) -> str:
+def _labels(sections: Sequence[Section]) -> list[str]:
+    """A label for each section: its title in a-z, 0-9 and hyphens, with a number if it is not unique."""
+    labels: list[str] = []
+    for section in sections:
+        title = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "runs"
+        numbered = (f"{title}-{number}" for number in count(2))
+        labels.append(next(label for label in chain([title], numbered) if label not in labels))
+    return labels
+
+
+def _latex_section(section: Section, label: str) -> str:
     head, rows = _cells(section)
-    label = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
     reasons = _reasons(section)
     notes = [*section.facts, *(f"{note.rstrip('.')}." for note in section.notes)]
     notes += [

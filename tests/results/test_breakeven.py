@@ -112,6 +112,12 @@ def test_an_override_is_no_bandwidth(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "error: --bandwidth needs a rate, such as 10gbit\n"
 
 
+def test_a_folder_is_no_bandwidth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    assert main(["--bandwidth", "64kbit", str(tmp_path)]) == 0
+    assert "## 4 workers, 64kbit" in capsys.readouterr().out
+
+
 def test_a_bandwidth_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path)
     assert main([str(tmp_path), "--bandwidth", "fast"]) == 1

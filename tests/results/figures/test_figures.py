@@ -351,3 +351,11 @@ def test_panels_with_a_common_axis_have_the_limits_of_all() -> None:
     )
     figure = draw("title", "", [[low, high]], {"none": {}}, {"none": "none"}, share_y=True)
     assert [axis.get_ylim() for axis in figure.axes] == [(0.0, 3.0)] * 2
+
+
+def test_letters_that_the_font_lacks_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for seed in SEEDS:
+        write_run(tmp_path, name="实验-top_k", seed=seed, records=records(2, 0.1, 1))
+    assert main([str(tmp_path), "--to", str(tmp_path / "drawn"), "--only", "loss"]) == 0
+    err = capsys.readouterr().err
+    assert err.count("the font has no 实 验; boxes are drawn instead") == 1 and "Glyph" not in err

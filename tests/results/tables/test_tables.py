@@ -315,3 +315,10 @@ def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> Non
     write_run(tmp_path, compressor="top_k", settings={"rule": "[2cm] \\input{x}"})
     text = latex(compare(read_runs([tmp_path])))
     assert r"\symbol{34}{[}2cm{]} \textbackslash{}\textbackslash{}input\{x\}\symbol{34}" in text
+
+
+def test_latex_labels_are_unique(tmp_path: Path) -> None:
+    for workers, name in enumerate(("实验", "δοκιμή", "a b", "a.b"), start=1):
+        write_run(tmp_path, name=f"{name}-top_k", workers=workers)
+    labels = re.findall(r"\\label\{tab:(.*?)\}", latex(compare(read_runs([tmp_path]))))
+    assert sorted(labels) == ["a-b", "a-b-2", "runs", "runs-2"]
