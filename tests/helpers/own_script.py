@@ -1,5 +1,6 @@
 """A user's training script, with and without DistributedDataParallel."""
 
+import math
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ def by_hand(workers: int, steps: int = STEPS) -> Tensor:
 
 
 def failing_hook(process: int, processes: int) -> str:
-    """The error message of the backward pass when the hook's thread fails."""
+    """Type and text of the error of the backward pass when the hook's thread fails."""
     model = network()
     ddp_model = DistributedDataParallel(model)
     state = CompressionState(build_reducer(HardThreshold(threshold=1.0), 10), model)
@@ -94,8 +95,23 @@ def failing_hook(process: int, processes: int) -> str:
     try:
         loss_of(ddp_model, batch(0, process)).backward()
     except Exception as error:
-        return str(error)
+        return repr(error)
     return ""
+
+
+def gradient_that_is_not_finite(process: int, processes: int) -> tuple[str, torch.Tensor]:
+    """The error of a backward pass with such a gradient on worker 1, and a gradient of the next pass."""
+    model = network()
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
+    compress(ddp_model, "top_k", density=0.1, clip_norm=1.0)
+    raised = ""
+    try:
+        (loss_of(ddp_model, batch(0, process)) * (math.nan if process == 1 else 1.0)).backward()
+    except Exception as error:
+        raised = repr(error)
+    ddp_model.zero_grad()
+    loss_of(ddp_model, batch(1, process)).backward()
+    return raised, torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
 def bytes_of(process: int, processes: int, *methods: str) -> dict[str, float]:

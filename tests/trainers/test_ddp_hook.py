@@ -9,6 +9,7 @@ from own_script import (
     by_hand,
     bytes_of,
     failing_hook,
+    gradient_that_is_not_finite,
     gradients_of_groups,
     sparse_gradient,
     unused_parameters,
@@ -36,8 +37,14 @@ def test_many_buckets_equal_the_explicit_path() -> None:
 
 
 def test_a_failure_in_the_hooks_thread_reaches_the_backward_pass() -> None:
-    for message in run_in_processes(failing_hook, 2):
-        assert "'NoneType' object has no attribute 'kinds'" in message
+    for error in run_in_processes(failing_hook, 2):
+        assert error == """AttributeError("'NoneType' object has no attribute 'kinds'")"""
+
+
+def test_a_gradient_that_is_not_finite_ends_the_backward_pass_on_all_workers() -> None:
+    (one, first), (other, second) = run_in_processes(gradient_that_is_not_finite, 2)
+    assert one == other == "FloatingPointError('a gradient is not finite in step 1')"
+    assert torch.equal(first, second) and first.isfinite().all()
 
 
 def test_every_quantiser_reduces_in_the_hook() -> None:

@@ -101,6 +101,7 @@ class CompressionState:
             self.communicator = communicator
         self.compression_seconds: float | None = None  # of the last step
         self._waiting: list[Bucket] = []  # of this step
+        self._failure: BaseException | None = None  # of this backward pass, on a CPU
         self._is_new_step = True
         self._reduce_seconds = 0.0  # of this step, or the last one
         self._step_seconds: float | None = None  # between the ends of the last two backward passes
@@ -186,7 +187,7 @@ class CompressionState:
         kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
-        return kept | {"_waiting": [], "_is_new_step": True, "_ended": None}
+        return kept | {"_waiting": [], "_failure": None, "_is_new_step": True, "_ended": None}
 
     # To save and load
 
@@ -273,7 +274,14 @@ class CompressionState:
             self._process(own)
         else:
             self.thread.submit(self._process, own)
+            if own.is_last:
+                _at_end_of_backward(self._raise_failure)
         return future
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _process(self, bucket: Bucket) -> None:
         self._waiting.append(bucket)
@@ -281,18 +289,21 @@ class CompressionState:
             return
         buckets, self._waiting = self._waiting, []
         try:
-            if self.preparation.needs_whole_gradient:
-                self._reduce_prepared(buckets)
-            else:
-                self.reduce(bucket.gradients, last=bucket.is_last)
+            if self._failure is None:
+                self._reduce_buckets(buckets)
         except BaseException as error:
             if self.thread is None:
                 raise
-            for own in buckets:  # the backward pass waits for these futures
-                own.future.set_exception(error)  # type: ignore[arg-type]  # torch's stub asks for a result
-            return
+            self._failure = error  # torch's futures do not take exceptions from Python
         for own in buckets:
             own.future.set_result(own.buffer)
+
+    def _reduce_buckets(self, buckets: list[Bucket]) -> None:
+        if self.preparation.needs_whole_gradient:
+            self._reduce_prepared(buckets)
+        else:
+            for own in buckets:
+                self.reduce(own.gradients, last=own.is_last)
 
     def _reduce_prepared(self, buckets: list[Bucket]) -> None:
         """Reduce the whole gradient of a step, unless it is not finite on some worker."""
@@ -355,6 +366,12 @@ class CompressionState:
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
     return state.take(bucket)
+
+
+def _at_end_of_backward(call: Callable[[], None]) -> None:
+    """Call it after DDP's own callback, which waits for the futures of all buckets."""
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+    queue(lambda: queue(call))  # DDP queues its callback after the last bucket
 
 
 def _timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:
