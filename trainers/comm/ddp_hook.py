@@ -10,10 +10,9 @@ by bucket. DDP's buckets have one dtype each, so a model may have several.
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,23 +21,15 @@ from torch import Tensor, nn
 from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
 from trainers.break_even import StepCosts
 from trainers.comm import saved_state
+from trainers.comm.buckets import Bucket, BucketQueue
 from trainers.comm.communicator import Communicator
 from trainers.comm.preparation import Preparation, Scaler
 from trainers.comm.script_log import Target, require_target, write
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
-_OF_DEVICE = ("layout", "names", "communicator", "ledger", "costs", "thread")
+_OF_DEVICE = ("layout", "names", "communicator", "ledger", "costs", "queue")
 _LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
-
-
-class Bucket(NamedTuple):
-    """Gradients that DDP communicates together."""
-
-    gradients: dict[str, Tensor]  # views of ``buffer``, by parameter name
-    buffer: Tensor
-    is_last: bool  # of the step
-    future: torch.futures.Future[Tensor]
 
 
 class CompressionState:
@@ -100,8 +91,6 @@ class CompressionState:
         if communicator is not None:
             self.communicator = communicator
         self.compression_seconds: float | None = None  # of the last step
-        self._waiting: list[Bucket] = []  # of this step
-        self._failure: BaseException | None = None  # of this backward pass, on a CPU
         self._is_new_step = True
         self._reduce_seconds = 0.0  # of this step, or the last one
         self._step_seconds: float | None = None  # between the ends of the last two backward passes
@@ -174,8 +163,9 @@ class CompressionState:
         return StepCosts(self.reducer, self.layout, self.communicator)
 
     @cached_property
-    def thread(self) -> ThreadPoolExecutor | None:
-        return ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
+    def queue(self) -> BucketQueue:
+        whole = self.preparation.needs_whole_gradient
+        return BucketQueue(self._reduce_buckets, self.layout.device, whole=whole)
 
     def _initial(self) -> State:
         self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
@@ -187,7 +177,7 @@ class CompressionState:
         kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
-        return kept | {"_waiting": [], "_failure": None, "_is_new_step": True, "_ended": None}
+        return kept | {"_is_new_step": True, "_ended": None}
 
     # To save and load
 
@@ -265,38 +255,7 @@ class CompressionState:
         self.connect()
         names = [self.names[parameter] for parameter in bucket.parameters()]
         gradients = dict(zip(names, bucket.gradients(), strict=True))
-        buffer = bucket.buffer()
-        # Kernels and NCCL are asynchronous already; on a CPU a thread works during the backward pass.
-        devices: list[int | str | torch.device] = [] if self.thread is not None else [buffer.device]
-        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices)
-        own = Bucket(gradients, buffer, bucket.is_last(), future)
-        if self.thread is None:
-            self._process(own)
-        else:
-            self.thread.submit(self._process, own)
-            if own.is_last:
-                _at_end_of_backward(self._raise_failure)
-        return future
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-
-    def _process(self, bucket: Bucket) -> None:
-        self._waiting.append(bucket)
-        if self.preparation.needs_whole_gradient and not bucket.is_last:
-            return
-        buckets, self._waiting = self._waiting, []
-        try:
-            if self._failure is None:
-                self._reduce_buckets(buckets)
-        except BaseException as error:
-            if self.thread is None:
-                raise
-            self._failure = error  # torch's futures do not take exceptions from Python
-        for own in buckets:
-            own.future.set_result(own.buffer)
+        return self.queue.add(gradients, bucket.buffer(), is_last=bucket.is_last())
 
     def _reduce_buckets(self, buckets: list[Bucket]) -> None:
         if self.preparation.needs_whole_gradient:
@@ -346,7 +305,9 @@ class CompressionState:
         now, clock = time.perf_counter(), self.communicator.clock
         self._step_seconds = None if self._ended is None else now - self._ended
         own = self._reduce_seconds - clock.seconds - clock.leading_seconds
-        self.compression_seconds = own if self.thread is not None else None  # a GPU's kernels are only queued
+        self.compression_seconds = (
+            own if self.layout.device.type == "cpu" else None
+        )  # a GPU's kernels are only queued
         self.ledger.close_step()
         self.costs.add(self, self.ledger)
         self.step += 1
@@ -366,12 +327,6 @@ class CompressionState:
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
     return state.take(bucket)
-
-
-def _at_end_of_backward(call: Callable[[], None]) -> None:
-    """Call it after DDP's own callback, which waits for the futures of all buckets."""
-    queue = torch.autograd.Variable._execution_engine.queue_callback
-    queue(lambda: queue(call))  # DDP queues its callback after the last bucket
 
 
 def _timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:

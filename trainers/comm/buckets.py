@@ -1,0 +1,73 @@
+"""Buckets of gradients from DistributedDataParallel, reduced in order while the backward pass goes on."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Bucket(NamedTuple):
+    """Gradients that DDP communicates together."""
+
+    gradients: dict[str, Tensor]  # views of ``buffer``, by parameter name
+    buffer: Tensor
+    is_last: bool  # of the step
+    future: torch.futures.Future[Tensor]
+
+
+class BucketQueue:
+    """Calls ``reduce`` for every bucket, or with ``whole`` once for all buckets of a step.
+
+    On a CPU a thread calls it, and an error is raised at the end of the backward pass. On a GPU it is called
+    at once, because kernels and NCCL are asynchronous already.
+    """
+
+    def __init__(self, reduce: Callable[[list[Bucket]], None], device: torch.device, *, whole: bool) -> None:
+        self.reduce = reduce
+        self.device = device
+        self.whole = whole
+        self.thread = ThreadPoolExecutor(1, "compression") if device.type == "cpu" else None
+        self._waiting: list[Bucket] = []  # of this step
+        self._failure: BaseException | None = None  # of this backward pass, in the thread
+
+    def add(
+        self, gradients: dict[str, Tensor], buffer: Tensor, *, is_last: bool
+    ) -> torch.futures.Future[Tensor]:
+        """The future of ``buffer`` after ``reduce``; ``gradients`` are its views, by parameter name."""
+        devices: list[int | str | torch.device] = [] if self.thread is not None else [self.device]
+        bucket = Bucket(gradients, buffer, is_last, torch.futures.Future(devices=devices))
+        if self.thread is None:
+            self._process(bucket)
+        else:
+            self.thread.submit(self._process, bucket)
+            if is_last:
+                _at_end_of_backward(self._raise_failure)
+        return bucket.future
+
+    def _process(self, bucket: Bucket) -> None:
+        self._waiting.append(bucket)
+        if self.whole and not bucket.is_last:
+            return
+        buckets, self._waiting = self._waiting, []
+        try:
+            if self._failure is None:
+                self.reduce(buckets)
+        except BaseException as error:
+            if self.thread is None:
+                raise
+            self._failure = error  # torch's futures do not take exceptions from Python
+        for own in buckets:
+            own.future.set_result(own.buffer)
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+
+def _at_end_of_backward(call: Callable[[], None]) -> None:
+    """Call it after DDP's own callback, which waits for the futures of all buckets."""
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+    queue(lambda: queue(call))  # DDP queues its callback after the last bucket
