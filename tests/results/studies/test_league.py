@@ -89,6 +89,16 @@ def test_the_page_ranks_methods_and_says_why_cells_are_empty(
     assert "9 trainings are compared, and 4 more" in text
 
 
+def test_threshold_and_top_k_are_compared_by_seed(root: Path) -> None:
+    for seed in SEEDS:
+        write(root, "hard_threshold", 20, seed, 4e6, 0.01 + seed / 1e3)
+    assert main(["--root", str(root), "--table", str(root / "page.md"), "--figures", str(root)]) == 0
+    text = (root / "page.md").read_text().split("## Threshold and Top-k")[1].split("## madelon")[0]
+    (row,) = [line for line in text.splitlines() if line.startswith("| madelon")]
+    # 0.01, 0.011, 0.012 minus 0.02, 0.0201, 0.0202: -0.0091 +- 4.303 x 0.0009 / sqrt(3)
+    assert "| madelon | dense/20 |" in row and "-0.0091 [-0.0113, -0.0069] | 0.80 |" in row
+
+
 def test_the_page_says_why_a_task_excludes_a_method(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
