@@ -58,9 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
     own.add_argument("--steps", type=int, help="to measure (default 5)")
     options = own.parse_args(arguments)
-    after = [
-        word for word in options.bandwidth if "=" in word or Path(word).is_dir()
-    ]  # --bandwidth RATE WORD
+    # words after --bandwidth RATE
+    after = [word for word in options.bandwidth if "=" in word or Path(word).is_dir()]
     options.words += after
     options.bandwidth = [word for word in options.bandwidth if word not in after]
     return in_a_line(lambda: write(options))

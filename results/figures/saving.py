@@ -54,4 +54,6 @@ def _one_line_for_missing_glyphs(stem: str) -> Iterator[None]:
             missing.add(chr(int(glyph[1])))
     if missing:
         letters = " ".join(sorted(missing))
-        print(f"warning: {stem}: the font has no {letters}; boxes are drawn instead", file=sys.stderr)
+        print(
+            f"warning: {stem}: the font has no glyph for {letters}; boxes are drawn instead", file=sys.stderr
+        )

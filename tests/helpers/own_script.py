@@ -107,7 +107,7 @@ def gradient_that_is_not_finite(process: int, processes: int) -> tuple[str, torc
     raised = ""
     try:
         (loss_of(ddp_model, batch(0, process)) * (math.nan if process == 1 else 1.0)).backward()
-    except Exception as error:
+    except FloatingPointError as error:
         raised = repr(error)
     ddp_model.zero_grad()
     loss_of(ddp_model, batch(1, process)).backward()

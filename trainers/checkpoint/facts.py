@@ -34,7 +34,7 @@ class Facts(TypedDict):
     step: int
     epoch: float
     steps_in_ledger: int
-    moved: int  # change of ``step`` by runs with other steps per epoch; the ledger's steps do not include it
+    moved: int  # change of ``step`` by resuming with other steps per epoch; not in the ledger's steps
     skipped: int
     skipped_in_a_row: int
     last: dict[str, float]

@@ -104,8 +104,7 @@ def write_part(root: Path, snapshot: Snapshot, run: str, process: int, processes
 
     Raises ``OSError`` and removes partial files if this fails.
     """
-    searched = snapshot.facts["search"].get("steps", 0)
-    folder = step_folder(root, snapshot.facts["step"], searched)
+    folder = step_folder(root, snapshot.facts["step"], snapshot.facts["search"].get("steps", 0))
     name = f"part-{process}-of-{processes}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -196,8 +195,7 @@ def describe_checkpoint(folder: Path) -> Checkpoint:
 
 def step_folders(root: Path) -> list[Path]:
     """The folders of checkpoints below ``root``, newest first, complete or not."""
-    found = [path for path in root.glob("step-*") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=_moment_of, reverse=True)
+    return sorted((p for p in root.glob("step-*") if _NAME.fullmatch(p.name)), key=_moment_of, reverse=True)
 
 
 def is_complete(folder: Path) -> bool:
@@ -217,16 +215,12 @@ def _description_names(processes: int) -> Iterator[str]:
 
 
 def _newest_set(folder: Path) -> int:
-    """The number of processes of the newest complete set of parts.
-
-    A folder has several sets if the run reached a step again with another number of processes.
-    """
+    """How many processes wrote the newest complete set; a resumed run may have written a second one."""
     missing = _missing_parts(folder)
-    if not missing:
-        raise DamagedCheckpointError(f"{folder.name} is not complete: it has no description of a part")
-    complete = [count for count in missing if missing[count] is None]
+    complete = [count for count, name in missing.items() if name is None]
     if not complete:
-        raise DamagedCheckpointError(f"{folder.name} is not complete: {missing[min(missing)]} is missing")
+        first = missing[min(missing)] if missing else "every part"
+        raise DamagedCheckpointError(f"{folder.name} is not complete: {first} is missing")
     return max(complete, key=lambda count: (folder / f"part-0-of-{count}.json").stat().st_mtime_ns)
 
 
@@ -239,13 +233,10 @@ def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
         raise DamagedCheckpointError(f"{folder.name}: its parts do not have the workers in order")
     step, searched = _moment_of(folder)
     for process, description in enumerate(descriptions):
-        name = f"part-{process}-of-{processes}"
-        _require_equal(description, f"{folder.name}: {{}} of part {process}", run=opening["run"], step=step)
-        _require_equal(
-            description, f"{folder.name}: {{}} of part {process}", searched=searched, process=process
-        )
-        same = {"processes": processes, "file": f"{name}.safetensors"}
-        _require_equal(description, f"{folder.name}: {{}} of part {process}", **same)
+        file = f"part-{process}-of-{processes}.safetensors"
+        whose = f"{folder.name}: {{}} of part {process}"
+        _require_equal(description, whose, run=opening["run"], step=step, searched=searched)
+        _require_equal(description, whose, process=process, processes=processes, file=file)
         if (description["facts"] is not None) != (process == 0):
             raise DamagedCheckpointError(f"{folder.name}: facts must be in part 0 only, see part {process}")
     assert opening["facts"] is not None  # part 0 has facts

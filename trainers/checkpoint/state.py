@@ -67,9 +67,7 @@ class TrainingState:
     probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
     epoch: float = 0.0  # after these steps
-    moved: int = (
-        0  # change of ``step`` by runs with other steps per epoch; the ledger's steps do not include it
-    )
+    moved: int = 0  # change of ``step`` by resuming with other steps per epoch; not in the ledger's steps
     skipped: int = 0  # steps without update, because a gradient was not finite
     skipped_in_a_row: int = 0  # skipped steps since the last normal step
     last: Record = field(default_factory=dict)  # the newest value of every metric

@@ -100,9 +100,7 @@ class Facts(Strict):
     step: Count
     epoch: NotNegative
     steps_in_ledger: Count
-    moved: int = (
-        0  # change of ``step`` by runs with other steps per epoch; the ledger's steps do not include it
-    )
+    moved: int = 0  # change of ``step`` by resuming with other steps per epoch; not in the ledger's steps
     skipped: Count
     skipped_in_a_row: Count
     last: dict[str, Finite]

@@ -94,7 +94,7 @@ def _threshold_and_top_k(found: Sequence[TaskRuns]) -> str:
                 sent = scores.mean_bytes_sent(threshold) / scores.mean_bytes_sent(top_k)
                 difference = quality.difference(*paired(quality, threshold, top_k))
                 more, less = (
-                    fmean(run.summary.get("compression/total_error", 0.0) for run in own.values())
+                    fmean(run.summary["compression/total_error"] for run in own.values())
                     for own in (top_k, threshold)
                 )
                 ratio = f"{more / less:.2f}" if less else "-"

@@ -358,4 +358,4 @@ def test_letters_that_the_font_lacks_are_one_line(tmp_path: Path, capsys: pytest
         write_run(tmp_path, name="实验-top_k", seed=seed, records=records(2, 0.1, 1))
     assert main([str(tmp_path), "--to", str(tmp_path / "drawn"), "--only", "loss"]) == 0
     err = capsys.readouterr().err
-    assert err.count("the font has no 实 验; boxes are drawn instead") == 1 and "Glyph" not in err
+    assert err.count("the font has no glyph for 实 验; boxes are drawn instead") == 1 and "Glyph" not in err

@@ -55,7 +55,7 @@ def write(
         optimizer={"lr": lr},
         workers=4,
         records=records,
-        summary={LINK_BYTES: sent, "convex/suboptimality": gap, "step": 100},
+        summary={LINK_BYTES: sent, "convex/suboptimality": gap, "compression/total_error": sent, "step": 100},
     )
 
 
@@ -96,7 +96,7 @@ def test_threshold_and_top_k_are_compared_by_seed(root: Path) -> None:
     text = (root / "page.md").read_text().split("## Threshold and Top-k")[1].split("## madelon")[0]
     (row,) = [line for line in text.splitlines() if line.startswith("| madelon")]
     # 0.01, 0.011, 0.012 minus 0.02, 0.0201, 0.0202: -0.0091 +- 4.303 x 0.0009 / sqrt(3)
-    assert "| madelon | dense/20 |" in row and "-0.0091 [-0.0113, -0.0069] | 0.80 |" in row
+    assert "| madelon | dense/20 |" in row and "-0.0091 [-0.0113, -0.0069] | 0.80 | 1.25 |" in row
 
 
 def test_the_page_says_why_a_task_excludes_a_method(
