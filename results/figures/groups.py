@@ -10,7 +10,7 @@ from results.compare.statistics import FEWEST_SEEDS
 from results.figures.style import line_styles
 from results.header import ranges
 from results.read.matching import by_method, by_setting
-from results.read.naming import common_words, legends, order, short_names
+from results.read.naming import common_words, legends, order, short_names, unused
 from results.read.run import Run
 from results.read.settings import differing
 from trainers.records.identity import text
@@ -134,14 +134,6 @@ def code_note(runs: Iterable[Run]) -> str | None:
 def file_stem(name: str) -> str:
     """The name as the beginning of a file name that is valid on any system."""
     return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:LONGEST_STEM] or "_"
-
-
-def unused(stem: str, used: Iterable[str]) -> str:
-    """The stem itself or, if it is used, with the first unused number from 2 on."""
-    used, number, candidate = set(used), 2, stem
-    while candidate in used:
-        candidate, number = f"{stem}-{number}", number + 1
-    return candidate
 
 
 def _most_seeds(methods: Mapping[str, Sequence[Run]]) -> tuple[tuple[int, ...], bool]:

@@ -4,7 +4,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from results.read.run import Run
@@ -97,6 +97,14 @@ def part_name(target: str) -> str:
         return known
     last = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", target.rpartition(".")[2]).lower()
     return last if last.isidentifier() else known
+
+
+def unused(stem: str, used: Iterable[str]) -> str:
+    """The stem or, if it is used, the stem with the first unused number from 2 on."""
+    used, number, candidate = set(used), 2, stem
+    while candidate in used:
+        candidate, number = f"{stem}-{number}", number + 1
+    return candidate
 
 
 def _words(runs: Sequence[Run], *, per_cent: bool = False, numbers: bool = True) -> list[str]:

@@ -4,13 +4,13 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from itertools import chain, count, starmap
+from itertools import starmap
 
 from results.compare.comparison import ComparedMethod, Section
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
 from results.compare.verdicts import NOT_COMPARABLE
 from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
-from results.read.naming import lambda_in_force
+from results.read.naming import lambda_in_force, unused
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -144,8 +144,7 @@ def _labels(sections: Sequence[Section]) -> list[str]:
     labels: list[str] = []
     for section in sections:
         title = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "runs"
-        numbered = (f"{title}-{number}" for number in count(2))
-        labels.append(next(label for label in chain([title], numbered) if label not in labels))
+        labels.append(unused(title, labels))
     return labels
 
 

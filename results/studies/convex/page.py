@@ -13,12 +13,12 @@ import pandas as pd
 from results.figures import sheet
 from results.figures.curves import Quantity
 from results.figures.description import curves
-from results.figures.groups import file_stem, legend_labels, named, seeds_of, styles_of, unused
+from results.figures.groups import file_stem, legend_labels, named, seeds_of, styles_of
 from results.figures.metrics import EPOCHS, STEPS, Metric
 from results.figures.panels import MOST_POINTS
 from results.figures.saving import Figures
 from results.read.matching import by_method, by_setting
-from results.read.naming import common_words
+from results.read.naming import common_words, unused
 from results.read.run import Run
 from results.studies.convex.reproduction import reproduction_table
 from results.studies.kit import Option, Study
