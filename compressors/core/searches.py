@@ -3,6 +3,7 @@
 A row is the vector p of one worker in one segment: row s W + w is that of worker w in segment s.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,9 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per entry
 # Number of entries whose magnitudes and mask stay in cache. On a CPU, NumPy compares and searches them four
 # times as fast as torch 2.13.
 _CHUNK = 2**16
+# Number of entries from which a threshold is guessed. Of 11 million entries, the largest 1 % are found in a
+# fifteenth of the time of torch 2.13's topk on all of them.
+_SAMPLE = 2**14
 
 
 def narrowed(given: Input, row: int, begin: int, end: int) -> Input:
@@ -59,10 +63,24 @@ def search_largest_rows(inputs: list[Input], numbers: Sequence[int]) -> list[Ten
 
 def positions_of_largest(x: Tensor, k: int) -> Tensor:
     """Ascending positions [k] int64 of the k largest magnitudes of ``x`` [d]; ties go to the lowest index."""
-    kept = largest(magnitude_keys(x.contiguous()), k)
-    # Exactly k are kept, so the host does not wait for a count from a GPU
-    where = kept.nonzero() if x.device.type == "cpu" else torch.nonzero_static(kept, size=k)
-    return where.squeeze(1)
+    if x.device.type != "cpu":  # exactly k are kept, so the host does not wait for a count from a GPU
+        return torch.nonzero_static(largest(magnitude_keys(x.contiguous()), k), size=k).squeeze(1)
+    threshold = _guess_threshold(x, k)
+    if threshold > 0:
+        candidates = at_least(threshold, x)
+        if len(candidates) >= k:
+            return candidates[largest(magnitude_keys(x[candidates]), k)]
+    return largest(magnitude_keys(x.contiguous()), k).nonzero().squeeze(1)
+
+
+def _guess_threshold(x: Tensor, k: int) -> float:
+    """A magnitude that probably at least k entries of ``x`` [d] reach, but not many more; 0 if unknown."""
+    if len(x) < 4 * _SAMPLE:
+        return 0.0
+    sample = x[:: len(x) // _SAMPLE].abs()
+    expected = k * len(sample) / len(x)
+    rank = math.ceil(expected + 4 * math.sqrt(expected) + 8)  # four standard deviations, and 8 for a small k
+    return sample.topk(rank).values[-1].item() if rank <= len(sample) else 0.0
 
 
 def magnitude_keys(x: Tensor) -> Tensor:
