@@ -27,23 +27,34 @@ def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
     first distinct ones are kept, in O(count log count). A larger share consists of the positions of the
     smallest among ``size`` random numbers.
     """
+    if count == size:
+        return torch.arange(size)
     if 4 * count >= size:
-        smallest = np.argsort(_random_words(seed, size), kind="stable")[:count]
-        return torch.from_numpy(np.sort(smallest))
+        words = _random_words(seed, size)  # all different: SplitMix64 is a bijection
+        return torch.from_numpy(np.flatnonzero(_are_smallest(words, count)))
     draws = count if count == 1 else count + count // 4 + 16
     while True:
         # 52 bits: the product stays below size also after rounding
         places = ((_random_words(seed, draws) >> np.uint64(12)) * (size / 2**52)).astype(np.int64)
         if draws > 1:
-            order = places.argsort(kind="stable")
-            ascending = places[order]
-            is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])  # among equal coordinates
-            places, drawn_at = ascending[is_first], order[is_first]
+            # The order of the draws is in the low bits: NumPy 2.4 sorts numbers five times as fast as it
+            # computes the stable order. 63 bits are enough for 2^33 elements, a quarter of them drawn.
+            order_bits = draws.bit_length()
+            keys = (places << order_bits) | np.arange(draws)
+            keys.sort()
+            places = keys >> order_bits
+            is_first = np.concatenate([[True], places[1:] != places[:-1]])  # among equal coordinates
+            places, drawn_at = places[is_first], keys[is_first] & ((1 << order_bits) - 1)
             if len(places) > count:
-                places = places[np.sort(drawn_at.argsort()[:count])]
+                places = places[_are_smallest(drawn_at, count)]
         if len(places) == count:
             return torch.from_numpy(places)
         draws *= 2
+
+
+def _are_smallest(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Which of ``numbers`` [n], all different, are the ``count`` < n smallest, [n] bool."""
+    return numbers < np.partition(numbers, count)[count]
 
 
 def uniform(seed: int, size: int, dtype: torch.dtype) -> Tensor:
