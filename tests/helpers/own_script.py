@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import GradBucket
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Reducer
@@ -165,6 +166,56 @@ def unused_parameters(process: int, processes: int) -> Tensor:
         ddp_model(batch(step, process), (step + process) % 6).square().sum().backward()
         optimizer.step()
     return weights(model)
+
+
+class TwoHeads(nn.Module):
+    """A network that uses one of its two heads in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(WIDTH, 1, bias=False) for _ in range(2))
+
+    def forward(self, inputs: Tensor, head: int) -> Tensor:
+        return self.heads[head](inputs).sum()
+
+
+def head_without_use(process: int, processes: int, keeps_zeros: bool, views: bool) -> tuple[Tensor, Tensor]:
+    """Sum of the gradients that one head was given, and sum of what the script received and the residual."""
+    ddp_model = DistributedDataParallel(
+        TwoHeads(), find_unused_parameters=True, gradient_as_bucket_view=views
+    )
+    state = compress(ddp_model, "top_k", density=0.1)
+    given, received = torch.zeros(WIDTH), torch.zeros(WIDTH)
+    for step in range(6):
+        ddp_model.zero_grad(set_to_none=not keeps_zeros)
+        inputs = batch(step, 0)  # equal for all workers, so means and residuals are too
+        ddp_model(inputs, step % 2).backward()
+        given += inputs.sum(0) if step % 2 == 0 else 0
+        weight = ddp_model.module.heads[0].weight
+        received += 0 if weight.grad is None else weight.grad[0]
+    return given, received + state.state.residual["heads.0.weight"].flatten()
+
+
+def head_never_used(process: int, processes: int) -> bool:
+    """Whether a parameter that has no gradient at any time stays without one."""
+    ddp_model = DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
+    compress(ddp_model, "top_k", density=0.1)
+    ddp_model(batch(0, process), 0).backward()
+    return ddp_model.module.heads[1].weight.grad is None
+
+
+def uneven_inputs(process: int, processes: int, compressed: bool) -> Tensor:
+    """Weights of a training under torch's Join, in which the second process has more batches."""
+    ddp_model = DistributedDataParallel(network(), bucket_cap_mb=BUCKET_MEGABYTES)
+    if compressed:
+        compress(ddp_model, "none")
+    optimizer = torch.optim.SGD(ddp_model.parameters(), lr=1e-4)
+    with Join([ddp_model]):
+        for step in range(3 + 2 * process):
+            optimizer.zero_grad()
+            loss_of(ddp_model, batch(step, process)).backward()
+            optimizer.step()
+    return weights(ddp_model)
 
 
 def sparse_gradient(process: int, processes: int) -> str:

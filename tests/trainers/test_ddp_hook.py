@@ -11,7 +11,10 @@ from own_script import (
     failing_hook,
     gradient_that_is_not_finite,
     gradients_of_groups,
+    head_never_used,
+    head_without_use,
     sparse_gradient,
+    uneven_inputs,
     unused_parameters,
     with_hook,
 )
@@ -23,6 +26,7 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
+from trainers.comm.compress import compress
 from trainers.comm.ddp_hook import CompressionState
 
 
@@ -63,6 +67,28 @@ def test_parameters_without_a_gradient_are_found_beside_the_compression() -> Non
     """DDP then sends a map of used parameters, from another thread than the hook's messages."""
     first, second = run_in_processes(unused_parameters, 2)
     assert torch.equal(first, second) and first.isfinite().all()
+
+
+@pytest.mark.parametrize("keeps_zeros", [False, True])
+@pytest.mark.parametrize("views", [False, True])
+def test_a_parameter_that_no_worker_uses_in_a_step_gets_what_was_sent(keeps_zeros: bool, views: bool) -> None:
+    """DDP does not touch its gradient."""
+    for given, found in run_in_processes(head_without_use, 2, keeps_zeros, views):
+        torch.testing.assert_close(given, found)
+
+
+def test_a_parameter_never_used_has_no_gradient() -> None:
+    assert all(run_in_processes(head_never_used, 2))
+
+
+def test_processes_may_have_different_numbers_of_batches() -> None:
+    (plain, _), (first, second) = (run_in_processes(uneven_inputs, 2, flag) for flag in (False, True))
+    assert torch.equal(plain, first) and torch.equal(first, second)
+
+
+def test_a_model_without_its_wrapper_is_refused_in_a_line() -> None:
+    with pytest.raises(ValueError, match="needs a DistributedDataParallel model, got Linear: wrap it first"):
+        compress(nn.Linear(2, 2), "top_k", density=0.1)
 
 
 def test_sparse_gradients_are_refused_in_a_line() -> None:

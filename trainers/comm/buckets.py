@@ -1,6 +1,6 @@
 """Buckets of gradients from DistributedDataParallel, reduced in order while the backward pass goes on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -21,15 +21,25 @@ class BucketQueue:
     """Calls ``reduce`` for every bucket, or with ``whole`` once for all buckets of a step.
 
     On a CPU a thread calls it, and an error is raised at the end of the backward pass. On a GPU it is called
-    at once, because kernels and NCCL are asynchronous already.
+    at once, because kernels and NCCL are asynchronous already. At the end of the backward pass ``deliver`` is
+    called with the means of the step, by parameter name.
     """
 
-    def __init__(self, reduce: Callable[[list[Bucket]], None], device: torch.device, *, whole: bool) -> None:
+    def __init__(
+        self,
+        reduce: Callable[[list[Bucket]], None],
+        deliver: Callable[[dict[str, Tensor]], None],
+        device: torch.device,
+        *,
+        whole: bool,
+    ) -> None:
         self.reduce = reduce
+        self.deliver = deliver
         self.device = device
         self.whole = whole
         self.thread = ThreadPoolExecutor(1, "compression") if device.type == "cpu" else None
         self._waiting: list[Bucket] = []  # of this step
+        self._means: dict[str, Tensor] = {}  # of this step, once its buckets are reduced
         self._failure: BaseException | None = None  # of this backward pass, in the thread
 
     def add(
@@ -38,12 +48,16 @@ class BucketQueue:
         """The future of ``buffer`` after ``reduce``; ``gradients`` are its views, by parameter name."""
         devices: list[int | str | torch.device] = [] if self.thread is not None else [self.device]
         bucket = Bucket(gradients, buffer, is_last, torch.futures.Future(devices=devices))
+        self._means |= gradients
         if self.thread is None:
             self._process(bucket)
         else:
-            self.thread.submit(self._process, bucket)
-            if is_last:
-                _at_end_of_backward(self._raise_failure)
+            done = self.thread.submit(self._process, bucket)
+        if is_last and not _at_end_of_backward(self._end):
+            self._means = {}  # torch's Join: this process has no more gradients of its own
+            if self.thread is not None:
+                done.result()
+                self._raise_failure()
         return bucket.future
 
     def _process(self, bucket: Bucket) -> None:
@@ -61,13 +75,40 @@ class BucketQueue:
         for own in buckets:
             own.future.set_result(own.buffer)
 
+    def _end(self) -> None:
+        means, self._means = self._means, {}
+        self._raise_failure()
+        self.deliver(means)
+
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
 
-def _at_end_of_backward(call: Callable[[], None]) -> None:
-    """Call it after DDP's own callback, which waits for the futures of all buckets."""
+def _at_end_of_backward(call: Callable[[], None]) -> bool:
+    """Call it after DDP's own callback, which waits for the futures of all buckets.
+
+    Returns whether there is a backward pass; in a process that has joined early there is none.
+    """
     queue = torch.autograd.Variable._execution_engine.queue_callback
-    queue(lambda: queue(call))  # DDP queues its callback after the last bucket
+    try:
+        queue(lambda: queue(call))  # DDP queues its callback after the last bucket
+    except RuntimeError:
+        return False
+    return True
+
+
+def set_untouched(parameters: Mapping[str, Tensor], means: dict[str, Tensor], finds_unused: bool) -> None:
+    """Set the gradients that DDP leaves as they were: of parameters that no worker used in a step.
+
+    Part of their residual may have been sent, so the mean need not be zero. If it is, a missing gradient
+    remains missing, and an optimizer does not update the parameter, as with DDP alone.
+    """
+    for name, mean in means.items():
+        parameter = parameters[name]
+        if parameter.grad is None:
+            if mean.any():
+                parameter.grad = torch.empty_like(parameter).copy_(mean.view_as(parameter))
+        elif finds_unused and parameter.grad.data_ptr() != mean.data_ptr():
+            parameter.grad.copy_(mean.view_as(parameter))

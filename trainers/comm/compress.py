@@ -31,6 +31,11 @@ def compress(
     name of a feedback, or a function that wraps a reducer. Each parameter is compressed separately. The other
     arguments are those of ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
     """
+    kind = type(ddp_model)
+    if not issubclass(kind, DistributedDataParallel):
+        raise ValueError(
+            f"compress needs a DistributedDataParallel model, got {kind.__name__}: wrap it first"
+        )
     module = ddp_model.module
     size = sum(p.numel() for p in module.parameters() if p.requires_grad)
     if isinstance(compressor, str):
@@ -51,6 +56,7 @@ def compress(
         inspect=inspect,
         scaler=scaler,
         clip_norm=clip_norm,
+        finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
     )
     state.connect()
     ddp_model.register_comm_hook(state, compression_hook)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
 from trainers.break_even import StepCosts
 from trainers.comm import saved_state
-from trainers.comm.buckets import Bucket, BucketQueue
+from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
 from trainers.comm.communicator import Communicator
 from trainers.comm.preparation import Preparation, Scaler
 from trainers.comm.script_log import Target, require_target, write
@@ -46,6 +46,9 @@ class CompressionState:
     gradient, which is clipped before compression. With either of them compression begins when the backward
     pass has ended.
 
+    ``finds_unused`` says that DDP may leave gradients of parameters as they were, because no worker used them
+    in a step (``find_unused_parameters``, ``static_graph``); without it a copy of the means is saved.
+
     The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
     may be started later than the state is made, but before the first backward pass. Raises ``ValueError`` for
     a codec, a missing rate, an object that is not a scaler, and a norm that is not > 0.
@@ -63,6 +66,7 @@ class CompressionState:
         inspect: Callable[[Reduced], None] | None = None,
         scaler: Scaler | None = None,
         clip_norm: float | None = None,
+        finds_unused: bool = True,
     ) -> None:
         if isinstance(reducer, Codec):
             name = type(reducer).__name__
@@ -83,6 +87,7 @@ class CompressionState:
         self.epoch = 0.0
         self.inspect = inspect
         self.clip_norm = clip_norm
+        self.finds_unused = finds_unused
         self.has_scaler = scaler is not None
         self.preparation = Preparation(scaler, clip_norm)
         self.parameters = dict(module.named_parameters())
@@ -165,7 +170,7 @@ class CompressionState:
     @cached_property
     def queue(self) -> BucketQueue:
         whole = self.preparation.needs_whole_gradient
-        return BucketQueue(self._reduce_buckets, self.layout.device, whole=whole)
+        return BucketQueue(self._reduce_buckets, self._deliver, self.layout.device, whole=whole)
 
     def _initial(self) -> State:
         self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
@@ -299,6 +304,9 @@ class CompressionState:
         self._reduce_seconds += time.perf_counter() - started
         if last:
             self.close_step()
+
+    def _deliver(self, means: dict[str, Tensor]) -> None:
+        set_untouched(self.layout.parameters, means, self.finds_unused)
 
     def close_step(self) -> None:
         """Count a step after its gradients were reduced."""
