@@ -19,7 +19,7 @@ from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
 from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
-from compressors.core.payloads import divide
+from compressors.core.payloads import divide, require_positions
 from compressors.core.searches import search_largest_rows, search_rows
 from compressors.core.segments import Input, Segment, Step
 from compressors.core.surveys import Survey, survey_rows, survey_tails
@@ -40,15 +40,17 @@ class Backend:
         """Compress all segments of the local workers; p - C(p) replaces p.
 
         ``codecs`` has the codec of every segment, ``workers`` the local workers' ids. Raises ``ValueError``
-        if a codec returns a payload of an undeclared class.
+        if a codec returns a payload of an undeclared class, or positions outside of a segment.
         """
         segments, norms = self.form(inputs)
         found = []
         for codec, segment, norm in zip(codecs, segments, norms, strict=True):
             steps = [step_of(step, segment)._replace(worker=worker) for worker in workers]
             payloads = [self.encode(codec, row, own) for row, own in zip(segment.rows, steps, strict=True)]
-            require_own(codec, payloads[0])
             size = segment.rows.shape[1]
+            for payload in payloads:
+                require_own(codec, payload)
+                require_positions(type(codec).__name__, payload, size)
             counts = [
                 codec.num_sent(payload, size, own) for payload, own in zip(payloads, steps, strict=True)
             ]

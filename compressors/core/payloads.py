@@ -26,6 +26,30 @@ class Sparse(NamedTuple):
         return self.indices.long()
 
 
+_UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}
+
+
+def require_positions(method: str, payload: object, size: int) -> None:
+    """Raise ``ValueError`` if a position of a ``Sparse`` on a CPU is not in ``range(size)``.
+
+    Compiled loops would write outside of the vector. A negative position is a large unsigned number, so one
+    pass checks both ends.
+    """
+    if (
+        not isinstance(payload, Sparse)
+        or not payload.indices.is_cpu
+        or payload.indices.dtype not in _UNSIGNED
+    ):
+        return
+    values, indices = payload
+    if len(values) != len(indices):
+        raise ValueError(f"{method}.encode returned {len(values)} values and {len(indices)} positions")
+    positions = indices.numpy().view(_UNSIGNED[indices.dtype])
+    if len(positions) and positions.max() >= size:
+        wrong = "a position is negative or lies beyond the last element"
+        raise ValueError(f"{method}.encode returned a wrong payload: {wrong}, which is number {size - 1}")
+
+
 def take(x: Tensor, indices: Tensor) -> Sparse:
     """Move the entries of ``x`` [d] at ``indices`` [k] int64 into a payload and set them to zero in ``x``."""
     return Sparse(take_values(x, indices), indices.to(index_dtype(x.numel())))
