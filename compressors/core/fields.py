@@ -79,7 +79,10 @@ def declared(payload: PayloadType) -> Declared:
 
 def payload_of(codec: object) -> Declared:
     """The declarations of a codec's payload. Raises ``ValueError`` if they, or the payload, are missing."""
-    payload = getattr(codec, "payload", None)
+    try:
+        payload = getattr(codec, "payload", None)
+    except NotImplementedError:  # the codec inherits ``Codec.payload``
+        payload = None
     if not isinstance(payload, type):
         name = type(codec).__name__
         raise ValueError(f"{name}.payload must be the class that encode returns, got {payload!r}")
