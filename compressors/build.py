@@ -22,14 +22,17 @@ def build_reducer(
     """The reducer of ``method`` for a model of D = ``num_parameters``.
 
     Feedback without effect, such as error feedback of a lossless method, is omitted, together with its
-    memory. ``encoding`` applies to gathered payloads. Raises ``ValueError`` if it does not fit the method.
+    memory. ``encoding`` applies to gathered payloads. Raises ``ValueError`` if it does not fit the method, or
+    if ``method`` is neither a codec nor a reducer.
     """
     if isinstance(method, Codec):
         method = method.for_model(num_parameters)
         reducer: Reducer = Compress(method, transport_of(method, encoding))
-    else:
+    elif isinstance(method, Reducer):
         _require_plain(encoding, method)
         reducer = method
+    else:
+        raise ValueError(f"a compressor must extend Codec or Reducer, got {type(method).__name__}")
     outer = feedback(reducer)
     return reducer if isinstance(outer, Wrapper) and outer.is_idle else outer
 
