@@ -55,7 +55,7 @@ class Compress(Reducer):
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[Reduced, State]:
         backend = backend_of(inputs[0].rows.device)
-        codecs, state = self.codec.choose(inputs, state, step, communicator)
+        codecs, state = self._choose(inputs, state, step, communicator)
         compressed = backend.compress(codecs, inputs, step, communicator.local_workers)
         means = self.transport.mean(inputs, compressed, step, communicator)
         if self.transport.rounds:  # p - C(p) now contains the rounding errors, so its norm is computed again
@@ -68,3 +68,15 @@ class Compress(Reducer):
             {given.name: given.rows for given in inputs},
             dict(zip(names, compressed, strict=True)),
         ), state
+
+    def _choose(
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[list[Codec], State]:
+        """``codec.choose``. Raises ``ValueError`` unless it returns a codec per segment, and the state."""
+        chosen = self.codec.choose(inputs, state, step, communicator)
+        if isinstance(chosen, tuple) and len(chosen) == 2:
+            codecs, state = chosen
+            if isinstance(codecs, list) and len(codecs) == len(inputs):
+                return codecs, state
+        rule = f"return a list of {len(inputs)} codecs, one for each segment, and the state"
+        raise ValueError(f"{type(self.codec).__name__}.choose must {rule}")

@@ -1,0 +1,43 @@
+"""Mistakes in a new method end in one line that names the method's class and the rule."""
+
+from typing import Any
+
+import pytest
+import torch
+from methods import reduce_once
+
+from compressors.build import build_reducer
+from compressors.top_k import TopK
+
+D, W = 20, 3
+
+
+def test_a_class_that_is_neither_codec_nor_reducer() -> None:
+    class Neither:
+        def encode(self) -> None: ...
+
+    message = "a compressor must extend Codec or Reducer, got Neither"
+    with pytest.raises(ValueError, match=message):
+        build_reducer(Neither(), D)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(lambda own, state: [own], id="no state"),
+        pytest.param(lambda own, state: [own, state], id="a list"),
+        pytest.param(lambda own, state: None, id="nothing"),
+        pytest.param(lambda own, state: (own, state), id="one codec"),
+        pytest.param(lambda own, state: ([own, own], state), id="too many"),
+        pytest.param(lambda own, state: ([], state), id="too few"),
+        pytest.param(lambda own, state: ([own], state, own), id="three results"),
+    ],
+)
+def test_wrong_results_of_choose(chosen: Any) -> None:
+    class Mistaken(TopK):
+        def choose(self, inputs: Any, state: Any, step: Any, communicator: Any) -> Any:
+            return chosen(self, state)
+
+    rule = "return a list of 1 codecs, one for each segment, and the state"
+    with pytest.raises(ValueError, match=rf"Mistaken\.choose must {rule}"):
+        reduce_once(build_reducer(Mistaken(density=0.5), D), torch.ones(W, D))
