@@ -21,6 +21,7 @@ class GradientStep(Protocol):
     reduce_seconds: float
     communication_seconds: float  # part of reduce_seconds in collectives
     compression_seconds: float | None  # of one worker; None if it cannot be measured
+    reducer: Reducer
     state: State  # the reducer's state; tensors are [W, ...]
 
     @property

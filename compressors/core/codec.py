@@ -157,7 +157,7 @@ class Codec:
         return ""
 
     def init(self, segments: list[Segment]) -> State:
-        """The state before the first step; later states have the same names and shapes."""
+        """The state before the first step; later ones have the same names, shapes and dtypes."""
         return ()
 
     def choose(

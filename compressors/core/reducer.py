@@ -64,7 +64,7 @@ class Reducer:
         return ""
 
     def init(self, segments: list[Segment]) -> State:
-        """The state before the first step; later ones have the same names and shapes."""
+        """The state before the first step; later ones have the same names, shapes and dtypes."""
         return ()
 
     def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:

@@ -39,6 +39,7 @@ from compressors.testing.cases import (
 )
 from compressors.testing.processes import compare_layouts
 from compressors.testing.recording import RecordingCommunicator
+from trainers.checkpoint.form import first_form
 from trainers.checkpoint.tree import walk
 
 __all__ = ["Case", "Contract", "cases_of"]
@@ -234,6 +235,7 @@ class Contract:
     def test_state_round_trip(self, case: Case, feedback: str) -> None:
         """A copy of the state's tensors continues exactly as the original: there is no other state."""
         reducer, again = (reducer_of(case.method(), D, FEEDBACKS[feedback]) for _ in range(2))
+        first_form(again, again.init([segment(gradients())]), W)
         state = None
         for step in range(2):
             _, state, _ = reduce_once(reducer, gradients(step), state, step)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from trainers.average import RunningAverage
 from trainers.checkpoint.facts import Facts, SearchFacts
+from trainers.checkpoint.form import first_form
 from trainers.checkpoint.tree import Skeleton, put_together, take_apart, walk
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
@@ -55,7 +56,8 @@ class Snapshot(NamedTuple):
 class TrainingState:
     """The live objects of a training. Data that follow from (seed, step, worker) are not part of it.
 
-    Batches, dropout and random coordinates follow from these, so a sampler has no position to save.
+    Batches, dropout and random coordinates follow from these, so a sampler has no position to save. Raises
+    ``ValueError`` for a method whose state a checkpoint could not contain.
     """
 
     model: nn.Module
@@ -73,6 +75,10 @@ class TrainingState:
     last: Record = field(default_factory=dict)  # the newest value of every metric
     best: Record = field(default_factory=dict)
     search: SearchFacts = field(default_factory=SearchFacts)  # set by ``search.AutoLRSController``
+
+    def __post_init__(self) -> None:
+        workers = len(self.communicator.local_workers)
+        first_form(self.gradient_step.reducer, self.gradient_step.state, workers)
 
     def note(self, found: Record) -> Record:
         """Put the finite values into ``last``, return them; remove the others, as JSON has no infinity."""

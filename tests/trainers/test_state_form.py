@@ -1,0 +1,80 @@
+"""A method whose state a checkpoint could not contain is refused before the training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import resolved
+from methods import FEEDBACKS, segment
+
+from compressors.api import Shared
+from compressors.build import build_reducer
+from compressors.testing.cases import Case
+from compressors.testing.contract import Contract
+from compressors.top_k import TopK
+from trainers.checkpoint.form import first_form
+from trainers.run import training
+
+D, W = 20, 3
+RUN = ("tracker=none", "model=mlp", "data=digits", "compressor=top_k", "workers=3", "trainer.steps=4")
+ROWS = r"every tensor in the state of Stateful in ErrorFeedback must have a row for each local worker, "
+
+
+class Stateful(TopK):
+    """A method with the state {"x": ``first``}."""
+
+    first: Any = torch.zeros(W, 2)
+
+    def init(self, segments: Any) -> Any:
+        return {"x": self.first}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stateful, "first", Stateful.first)
+
+
+def form(first: Any, feedback: str = "gradient") -> dict[str, str]:
+    Stateful.first = first
+    reducer = build_reducer(Stateful(density=0.5), D, FEEDBACKS[feedback])
+    return first_form(reducer, reducer.init([segment(torch.zeros(W, D))]), W)
+
+
+def test_rows_of_workers_and_shared_tensors_are_accepted() -> None:
+    found = form((torch.zeros(W), {"y": Shared(torch.zeros(7, dtype=torch.int64))}))
+    own = {"state/inner/x/0": "float32 [3]", "state/inner/x/1/y": "Shared int64 [7]"}
+    assert found == {"state/residual/a": "float32 [3, 20]"} | own
+    assert form((), "none") == {}
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (1, W)], ids=str)
+def test_a_tensor_without_a_row_for_each_worker(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"{ROWS}.* in Shared: state/inner/x is float32 .* for 3 workers"):
+        form(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("first", [0.1, [0.1, 0.2], None], ids=str)
+def test_no_tensors(first: Any) -> None:
+    message = "the state of Stateful cannot be saved: state/x must be tensors in dicts and tuples, got"
+    with pytest.raises(ValueError, match=message):
+        form(first, "none")
+
+
+@pytest.mark.parametrize("first", [torch.zeros(7), [0.1]], ids=["no row", "a list"])
+def test_the_contract_checks_the_first_state(first: Any) -> None:
+    Stateful.first = first
+    with pytest.raises(ValueError, match="the state of Stateful in ErrorFeedback"):
+        Contract().test_state_round_trip(Case(Stateful, {"density": 0.5}), "gradient")
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_run_ends_before_its_first_step(
+    overlap: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(TopK, "init", lambda self, segments: {"x": torch.zeros(7)})
+    workers = ("workers=1", "trainer.overlap=true") if overlap else ()
+    config = resolved(*RUN, f"output={tmp_path}", *workers)
+    with pytest.raises(ValueError, match=r"state of TopK in ErrorFeedback must .* is float32 \[7\]"):
+        training.train(config)
+    assert not list(tmp_path.rglob("*.safetensors"))
