@@ -39,7 +39,7 @@ from compressors.testing.cases import (
 )
 from compressors.testing.processes import compare_layouts
 from compressors.testing.recording import RecordingCommunicator
-from trainers.checkpoint.form import first_form
+from trainers.checkpoint.form import first_form, require_form
 from trainers.checkpoint.tree import walk
 
 __all__ = ["Case", "Contract", "cases_of"]
@@ -233,12 +233,16 @@ class Contract:
 
     @pytest.mark.parametrize("feedback", FEEDBACKS)
     def test_state_round_trip(self, case: Case, feedback: str) -> None:
-        """A copy of the state's tensors continues exactly as the original: there is no other state."""
+        """A copy of the state's tensors continues exactly as the original: there is no other state.
+
+        Names, dtypes and shapes of the tensors are those of the first state, so a run can be resumed.
+        """
         reducer, again = (reducer_of(case.method(), D, FEEDBACKS[feedback]) for _ in range(2))
-        first_form(again, again.init([segment(gradients())]), W)
+        first = first_form(again, again.init([segment(gradients())]), W)
         state = None
         for step in range(2):
             _, state, _ = reduce_once(reducer, gradients(step), state, step)
+        require_form(reducer, state, first)
         copied = copy_of(state)
         one, state, _ = reduce_once(reducer, gradients(2), state, 2)
         other, copied, _ = reduce_once(again, gradients(2), copied, 2)

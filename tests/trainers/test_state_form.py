@@ -1,4 +1,4 @@
-"""A method whose state a checkpoint could not contain is refused before the training."""
+"""A method whose state a checkpoint could not contain is refused, and one whose state changes its form."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from compressors.build import build_reducer
 from compressors.testing.cases import Case
 from compressors.testing.contract import Contract
 from compressors.top_k import TopK
-from trainers.checkpoint.form import first_form
+from trainers.checkpoint.form import first_form, require_form
 from trainers.run import training
 
 D, W = 20, 3
@@ -31,7 +31,7 @@ class Stateful(TopK):
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+def _first_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stateful, "first", Stateful.first)
 
 
@@ -78,3 +78,44 @@ def test_a_run_ends_before_its_first_step(
     with pytest.raises(ValueError, match=r"state of TopK in ErrorFeedback must .* is float32 \[7\]"):
         training.train(config)
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("later", "change"),
+    [
+        ({}, r"state/x was float32 \[3, 2\], is absent"),
+        ({"x": torch.zeros(W, 2), "y": torch.zeros(W)}, r"state/y was absent, is float32 \[3\]"),
+        ({"x": torch.zeros(W, 3)}, r"state/x was float32 \[3, 2\], is float32 \[3, 3\]"),
+        ({"x": torch.zeros(W, 2).double()}, r"state/x was float32 \[3, 2\], is float64 \[3, 2\]"),
+        ({"x": Shared(torch.zeros(W, 2))}, r"state/x was float32 \[3, 2\], is Shared float32 \[3, 2\]"),
+    ],
+    ids=["name lost", "new name", "shape", "dtype", "shared"],
+)
+def test_a_form_that_changes(later: Any, change: str) -> None:
+    reducer = build_reducer(Stateful(density=0.5), D)
+    first = form(torch.zeros(W, 2), "none")
+    require_form(reducer, {"x": torch.ones(W, 2)}, first)
+    rule = "the state of Stateful must keep the names, shapes and dtypes of init"
+    with pytest.raises(ValueError, match=f"{rule}: {change}"):
+        require_form(reducer, later, first)
+
+
+def added(self: Any, inputs: Any, state: Any, step: Any, communicator: Any) -> Any:
+    """A ``choose`` that adds names to the state in the first step, in the dict that ``init`` returned."""
+    for given in inputs:
+        state.setdefault(given.name, torch.zeros(len(given.rows))).add_(1)
+    return [self] * len(inputs), state
+
+
+def test_the_contract_compares_later_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stateful, "choose", added)
+    with pytest.raises(ValueError, match=r"state/inner/a was absent, is float32 \[3\]"):
+        Contract().test_state_round_trip(Case(Stateful, {"density": 0.5}), "gradient")
+
+
+def test_a_run_ends_at_its_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(TopK, "init", lambda self, segments: {})
+    monkeypatch.setattr(TopK, "choose", added)
+    message = r"the state of TopK in ErrorFeedback must keep .* was absent, is float32 \[3\]"
+    with pytest.raises(ValueError, match=message):
+        training.train(resolved(*RUN, f"output={tmp_path}", "checkpoint.every_steps=2"))

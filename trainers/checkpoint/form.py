@@ -34,6 +34,16 @@ def first_form(reducer: Reducer, state: State, num_workers: int) -> Form:
     return form
 
 
+def require_form(reducer: Reducer, state: State, first: Form) -> None:
+    """Raise ``ValueError`` unless the state has the form that it had ``first``."""
+    form = form_of(reducer, state)
+    for name in sorted(form.keys() | first.keys()):
+        before, now = first.get(name, "absent"), form.get(name, "absent")
+        if before != now:
+            rule = "keep the names, shapes and dtypes of init"
+            raise ValueError(f"the state of {_named(reducer)} must {rule}: {name} was {before}, is {now}")
+
+
 def _named(reducer: Reducer) -> str:
     """The classes of a method and its wrappers, from the inside out."""
     layers = reversed(list(reducer.layers()))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from trainers.average import RunningAverage
 from trainers.checkpoint.facts import Facts, SearchFacts
-from trainers.checkpoint.form import first_form
+from trainers.checkpoint.form import first_form, require_form
 from trainers.checkpoint.tree import Skeleton, put_together, take_apart, walk
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
@@ -78,7 +78,7 @@ class TrainingState:
 
     def __post_init__(self) -> None:
         workers = len(self.communicator.local_workers)
-        first_form(self.gradient_step.reducer, self.gradient_step.state, workers)
+        self._first_form = first_form(self.gradient_step.reducer, self.gradient_step.state, workers)
 
     def note(self, found: Record) -> Record:
         """Put the finite values into ``last``, return them; remove the others, as JSON has no infinity."""
@@ -90,7 +90,11 @@ class TrainingState:
 
     @torch.no_grad()
     def capture(self, device: torch.device | str = "cpu") -> Snapshot:
-        """A copy of the whole state on ``device``; all processes call it together."""
+        """A copy of the whole state on ``device``; all processes call it together.
+
+        Raises ``ValueError`` if names, dtypes or shapes of the method's state have changed since the start.
+        """
+        require_form(self.gradient_step.reducer, self.gradient_step.state, self._first_form)
         if self.probe is not None:
             self.probe.settle(self.communicator)
         shared = dict(self._shared())
