@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from compressors.core.bins import BinnedLayer, Message, add_layer, encode_bins, encode_layer
-from compressors.core.checks import KERNELS, require
+from compressors.core.checks import KERNELS, MethodError, require
 from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
 from compressors.core.magnitudes import Histogram, count_pieces
@@ -39,7 +39,7 @@ class Backend:
     ) -> list[Compressed]:
         """Compress all segments of the local workers; p - C(p) replaces p.
 
-        ``codecs`` has the codec of every segment, ``workers`` the local workers' ids. Raises ``ValueError``
+        ``codecs`` has the codec of every segment, ``workers`` the local workers' ids. Raises ``MethodError``
         if a codec returns a payload of an undeclared class, or positions outside of a segment.
         """
         segments, norms = self.form(inputs)
@@ -199,10 +199,10 @@ class Backend:
 
 
 def require_own(codec: Codec, payload: object) -> None:
-    """Raise ``ValueError`` unless ``payload`` is of the payload class of ``codec``."""
+    """Raise ``MethodError`` unless ``payload`` is of the payload class of ``codec``."""
     if type(payload) is not codec.payload:
         rule = f"return {type(codec).__name__}.payload, which is {codec.payload.__name__}"
-        raise ValueError(f"{type(codec).__name__}.encode must {rule}, got {type(payload).__name__}")
+        raise MethodError(f"{type(codec).__name__}.encode must {rule}, got {type(payload).__name__}")
 
 
 def choose(choice: str) -> None:

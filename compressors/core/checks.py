@@ -7,6 +7,10 @@ LARGEST = 3.4028234663852886e38  # of a float32, the dtype of weights and gradie
 LARGEST_COUNT = 2**31 - 1  # of an int32; products of a few counts stay within int64
 
 
+class MethodError(ValueError):
+    """A mistake in a method's class, found when its results or its state are used; one line."""
+
+
 def require(holds: bool, owner: str, rule: str, value: object) -> None:
     """Raise ``ValueError('<owner> must be <rule>, got <value>')`` unless ``holds``."""
     if not holds:

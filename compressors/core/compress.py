@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from compressors.core.backends import backend_of
+from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
 from compressors.core.fields import declared
@@ -72,11 +73,11 @@ class Compress(Reducer):
     def _choose(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[list[Codec], State]:
-        """``codec.choose``. Raises ``ValueError`` unless it returns a codec per segment, and the state."""
+        """``codec.choose``. Raises ``MethodError`` unless it returns a codec per segment, and the state."""
         chosen = self.codec.choose(inputs, state, step, communicator)
         if isinstance(chosen, tuple) and len(chosen) == 2:
             codecs, state = chosen
             if isinstance(codecs, list) and len(codecs) == len(inputs):
                 return codecs, state
         rule = f"return a list of {len(inputs)} codecs, one for each segment, and the state"
-        raise ValueError(f"{type(self.codec).__name__}.choose must {rule}")
+        raise MethodError(f"{type(self.codec).__name__}.choose must {rule}")

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.core.checks import MethodError
 from compressors.core.fields import INDICES, VALUES, Field, Joining
 
 
@@ -30,7 +31,7 @@ _UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}
 
 
 def require_positions(method: str, payload: object, size: int) -> None:
-    """Raise ``ValueError`` if a position of a ``Sparse`` on a CPU is not in ``range(size)``.
+    """Raise ``MethodError`` if a position of a ``Sparse`` on a CPU is not in ``range(size)``.
 
     Compiled loops would write outside of the vector. A negative position is a large unsigned number, so one
     pass checks both ends.
@@ -43,11 +44,11 @@ def require_positions(method: str, payload: object, size: int) -> None:
         return
     values, indices = payload
     if len(values) != len(indices):
-        raise ValueError(f"{method}.encode returned {len(values)} values and {len(indices)} positions")
+        raise MethodError(f"{method}.encode returned {len(values)} values and {len(indices)} positions")
     positions = indices.numpy().view(_UNSIGNED[indices.dtype])
     if len(positions) and positions.max() >= size:
-        wrong = "a position is negative or lies beyond the last element"
-        raise ValueError(f"{method}.encode returned a wrong payload: {wrong}, which is number {size - 1}")
+        wrong = f"a position that is negative or lies beyond the last of {size} elements"
+        raise MethodError(f"{method}.encode returned {wrong}")
 
 
 def take(x: Tensor, indices: Tensor) -> Sparse:

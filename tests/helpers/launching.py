@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 
+from compressors.core.checks import MethodError
 from trainers.launch.isolation import JobError
 from trainers.launch.processes import PeerLostError
 from trainers.launch.stopping import StoppedError
@@ -25,7 +26,7 @@ def run(name: str) -> None:
             os.kill(os.getppid(), signal.SIGINT)
             time.sleep(1)
             os.kill(os.getppid(), signal.SIGINT)
-    if name in ("die", "fail", "lose", "leave", "vanish", "interrupt", "be mistaken") and not first:
+    if name in ("die", "fail", "err", "lose", "leave", "vanish", "interrupt", "be mistaken") and not first:
         if name == "vanish":
             os._exit(0)
         if name == "lose":
@@ -36,6 +37,8 @@ def run(name: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         if name == "fail":
             raise OSError(28, "No space left on device", "there")
+        if name == "err":
+            raise MethodError("a codec's mistake")
         if name == "leave":
             sys.exit(3)
         raise KeyError("what")

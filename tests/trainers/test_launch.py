@@ -27,6 +27,7 @@ def test_all_is_well(temporary: Path) -> None:
     [
         ("die", "process 1 of 2 was killed by SIGKILL"),
         ("fail", "[Errno 28] No space left on device: 'there'"),
+        ("err", "a codec's mistake"),
         ("leave", "process 1 of 2 ended with status 3"),
         ("vanish", "process 1 of 2 ended with status 0"),
         ("refuse", "all of them"),

@@ -14,7 +14,8 @@ from compressors.testing.cases import Case
 from compressors.testing.contract import Contract
 from compressors.top_k import TopK
 from trainers.checkpoint.form import first_form, require_form
-from trainers.run import training
+from trainers.config.errors import ConfigError
+from trainers.run.session import run
 
 D, W = 20, 3
 RUN = ("tracker=none", "model=mlp", "data=digits", "compressor=top_k", "workers=3", "trainer.steps=4")
@@ -75,8 +76,8 @@ def test_a_run_ends_before_its_first_step(
     monkeypatch.setattr(TopK, "init", lambda self, segments: {"x": torch.zeros(7)})
     workers = ("workers=1", "trainer.overlap=true") if overlap else ()
     config = resolved(*RUN, f"output={tmp_path}", *workers)
-    with pytest.raises(ValueError, match=r"state of TopK in ErrorFeedback must .* is float32 \[7\]"):
-        training.train(config)
+    with pytest.raises(ConfigError, match=r"state of TopK in ErrorFeedback must .* is float32 \[7\]"):
+        run(config)
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
@@ -117,5 +118,5 @@ def test_a_run_ends_at_its_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(TopK, "init", lambda self, segments: {})
     monkeypatch.setattr(TopK, "choose", added)
     message = r"the state of TopK in ErrorFeedback must keep .* was absent, is float32 \[3\]"
-    with pytest.raises(ValueError, match=message):
-        training.train(resolved(*RUN, f"output={tmp_path}", "checkpoint.every_steps=2"))
+    with pytest.raises(ConfigError, match=message):
+        run(resolved(*RUN, f"output={tmp_path}", "checkpoint.every_steps=2"))

@@ -1,6 +1,7 @@
 """The form of a method's state, which a checkpoint relies on: names, dtypes and shapes of its tensors."""
 
 from compressors.api import Reducer, State
+from compressors.core.checks import MethodError
 from compressors.core.compress import Compress
 from trainers.checkpoint.tree import walk
 
@@ -8,11 +9,11 @@ Form = dict[str, str]  # dtype and shape of every tensor, by name
 
 
 def form_of(reducer: Reducer, state: State) -> Form:
-    """The form of ``reducer``'s state. Raises ``ValueError`` unless it is tensors in dicts and tuples."""
+    """The form of ``reducer``'s state. Raises ``MethodError`` unless it is tensors in dicts and tuples."""
     try:
         per_worker, shared = (list(walk(state, "state", shared=alike)) for alike in (False, True))
     except TypeError as error:
-        raise ValueError(f"the state of {_named(reducer)} cannot be saved: {error}") from None
+        raise MethodError(f"the state of {_named(reducer)} cannot be saved: {error}") from None
     described = {name: f"{str(t.dtype)[6:]} {list(t.shape)}" for name, t in [*per_worker, *shared]}
     return described | {name: f"Shared {described[name]}" for name, _ in shared}
 
@@ -20,14 +21,14 @@ def form_of(reducer: Reducer, state: State) -> Form:
 def first_form(reducer: Reducer, state: State, num_workers: int) -> Form:
     """The form of the state that ``init`` returned in a process with ``num_workers`` local workers.
 
-    Raises ``ValueError`` unless every tensor has a row per local worker or is in ``Shared``: a checkpoint
+    Raises ``MethodError`` unless every tensor has a row per local worker or is in ``Shared``: a checkpoint
     contains only the workers' rows of a tensor.
     """
     form = form_of(reducer, state)
     for name, tensor in walk(state, "state"):
         if tensor.shape[:1] != (num_workers,):
             rule = "have a row for each local worker, [W, ...], or be in Shared"
-            raise ValueError(
+            raise MethodError(
                 f"every tensor in the state of {_named(reducer)} must {rule}: "
                 f"{name} is {form[name]} for {num_workers} workers"
             )
@@ -35,13 +36,13 @@ def first_form(reducer: Reducer, state: State, num_workers: int) -> Form:
 
 
 def require_form(reducer: Reducer, state: State, first: Form) -> None:
-    """Raise ``ValueError`` unless the state has the form that it had ``first``."""
+    """Raise ``MethodError`` unless the state has the form that it had ``first``."""
     form = form_of(reducer, state)
     for name in sorted(form.keys() | first.keys()):
         before, now = first.get(name, "absent"), form.get(name, "absent")
         if before != now:
             rule = "keep the names, shapes and dtypes of init"
-            raise ValueError(f"the state of {_named(reducer)} must {rule}: {name} was {before}, is {now}")
+            raise MethodError(f"the state of {_named(reducer)} must {rule}: {name} was {before}, is {now}")
 
 
 def _named(reducer: Reducer) -> str:

@@ -57,7 +57,7 @@ class TrainingState:
     """The live objects of a training. Data that follow from (seed, step, worker) are not part of it.
 
     Batches, dropout and random coordinates follow from these, so a sampler has no position to save. Raises
-    ``ValueError`` for a method whose state a checkpoint could not contain.
+    ``MethodError`` for a method whose state a checkpoint could not contain.
     """
 
     model: nn.Module
@@ -92,7 +92,7 @@ class TrainingState:
     def capture(self, device: torch.device | str = "cpu") -> Snapshot:
         """A copy of the whole state on ``device``; all processes call it together.
 
-        Raises ``ValueError`` if names, dtypes or shapes of the method's state have changed since the start.
+        Raises ``MethodError`` if names, dtypes or shapes of the method's state have changed since the start.
         """
         require_form(self.gradient_step.reducer, self.gradient_step.state, self._first_form)
         if self.probe is not None:

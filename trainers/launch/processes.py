@@ -225,9 +225,10 @@ def _call(entry: Callable[[object], None], argument: object) -> Fields:
     except OSError as error:
         return {"failed": " ".join(str(error).split())}
     except Exception as error:  # of any kind: the parent needs a report
+        from compressors.core.checks import MethodError
         from compressors.encoding.settings import EncodingError  # imports torch
 
-        if isinstance(error, EncodingError):
+        if isinstance(error, (EncodingError, MethodError)):
             return {"failed": " ".join(str(error).split())}
         traceback.print_exc()
         rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]

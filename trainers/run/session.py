@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from compressors.core.checks import MethodError
 from compressors.encoding.settings import EncodingError
 from trainers.config.checks import check, require_inside
 from trainers.config.errors import ConfigError, one_line, refusing
@@ -16,7 +17,7 @@ from trainers.run.folder import RunFolder
 from trainers.run.leftovers import clear_leftovers
 from trainers.run.report import print_summary
 
-FAILURES = (ConfigError, JobError, PeerLostError, EncodingError, OSError)  # reported in one line
+FAILURES = (ConfigError, JobError, PeerLostError, EncodingError, MethodError, OSError)  # reported in one line
 
 
 def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
