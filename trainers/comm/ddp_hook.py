@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
 from trainers.break_even import StepCosts
+from trainers.checkpoint.form import first_form
 from trainers.comm import saved_state
 from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
 from trainers.comm.communicator import Communicator
@@ -175,7 +176,9 @@ class CompressionState:
     def _initial(self) -> State:
         self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
         rows = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
-        return self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
+        state = self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
+        first_form(self.reducer, state, 1)  # refuses what state_dict could not contain
+        return state
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the model, the scaler and the objects of this process."""
