@@ -28,6 +28,8 @@ from results.command import in_a_line, parser
 from results.escaping import one_line
 from results.read.folders import finished_runs
 from results.read.run import Run
+from results.read.sessions import LastSession
+from trainers.records.goals import LINK_BYTES
 from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, judge, predict, table
 
@@ -38,7 +40,7 @@ NEEDED = (
     "time/update_seconds",
     "time/reduce_seconds",
     "time/communication_seconds",
-    "comm/link_bytes_sent_total",
+    LINK_BYTES,
     "layers",
 )
 ELEMENT_BYTES = 4  # of the gradients of runs
@@ -182,13 +184,18 @@ def dense_cost(size: int) -> Cost:
 
 
 def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
-    """(seconds of compression, bytes as if all were gathered), seconds of compute; of a worker and step."""
+    """(seconds of compression, bytes as if all were gathered), seconds of compute; of a worker and step.
+
+    All are of the run's last session, whose workers and processes are known. Raises ``ValueError`` if it
+    recorded too few steps.
+    """
+    session = LastSession(run)
     local = workers // int(run.environment.get("processes", 1))
 
     def median(part: str) -> float:
-        return float(run.curve(f"time/{part}_seconds").median())
+        return session.median(f"time/{part}_seconds")
 
     compression = (median("reduce") - median("communication")) / local
-    gathered = run.summary["comm/link_bytes_sent_total"] / run.summary["step"] / (workers - 1)
+    gathered = session.per_step(LINK_BYTES) / (workers - 1)
     compute = median("gradient") / local + median("update")
     return (max(0.0, compression), gathered), compute
