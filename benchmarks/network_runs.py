@@ -12,7 +12,7 @@ import netns
 from network_advice import LATENCY_SECONDS
 from network_measured import Method, Rate, Turns
 
-from results.breakeven import cost_of_run, dense_cost
+from results.breakeven import cost_of_run, dense_cost, element_bytes
 from results.read.folders import read_runs
 from results.read.run import Run
 from trainers.records.step_times import Cost, Line, Network, predict
@@ -64,9 +64,11 @@ def describe(runs: Sequence[Run], taken: Turns) -> list[str]:
 
 def predicted(run: Run, hosts: int, at: Rate) -> float:
     """Seconds of a step with one worker on each host."""
-    (seconds, gathered), compute = cost_of_run(run, run.config["workers"])
+    workers = run.config["workers"]
+    (seconds, gathered), compute = cost_of_run(run, workers)
     if run.compressor == "none":
-        cost = dense_cost(sum(layer["elements"] for layer in run.summary["layers"].values()))
+        size = sum(layer["elements"] for layer in run.summary["layers"].values())
+        cost = dense_cost("dense", element_bytes([run], workers, size) * size)
     else:
         cost = Cost(run.method, 0.0, gathered, Line(seconds), Line(1.0))
     return predict(cost, compute, hosts, Network(at.bits_per_second, LATENCY_SECONDS)).step

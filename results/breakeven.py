@@ -43,7 +43,7 @@ NEEDED = (
     LINK_BYTES,
     "layers",
 )
-ELEMENT_BYTES = 4  # of the gradients of runs
+RATIO = "comm/compression_ratio"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -166,10 +166,9 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
         raise ValueError("runs with workers=1 send nothing")
     costs = [cost_of_run(run, workers) for run in runs]
     compute = statistics.median(c for _, c in costs) if compute_ms is None else compute_ms / 1e3
-    free = Line(0.0), Line(0.0, 2.0)
     found = [
-        dense_cost(size),
-        Cost("fp16", ELEMENT_BYTES / 2 * size, 0.0, *free),
+        dense_cost("dense", element_bytes(runs, workers, size) * size),
+        dense_cost("fp16", 2.0 * size),
     ]
     for method in dict.fromkeys(run.method for run in runs if run.compressor != "none"):
         own = [cost for (cost, _), run in zip(costs, runs, strict=True) if run.method == method]
@@ -178,9 +177,24 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     return workers, found, compute
 
 
-def dense_cost(size: int) -> Cost:
-    """The cost of dense training of ``size`` parameters."""
-    return Cost("dense", ELEMENT_BYTES * size, 0.0, Line(0.0), Line(0.0, 2.0))
+def dense_cost(name: str, all_reduced_bytes: float) -> Cost:
+    """The cost of one all-reduce of the whole gradient."""
+    return Cost(name, all_reduced_bytes, 0.0, Line(0.0), Line(0.0, 2.0))
+
+
+def element_bytes(runs: list[Run], workers: int, size: int) -> int:
+    """Bytes of an element of the gradient, from the ledger's count of dense bytes: 4 for fp32, 8 for fp64.
+
+    Raises ``ValueError`` if no run has sent a byte, and for gradients of several dtypes.
+    """
+    of_one = dense_cost("", size).traffic_bytes(workers)
+    sent = [LastSession(run).per_step(LINK_BYTES, RATIO) for run in runs if RATIO in run.summary]
+    found = sorted({round(dense / of_one) for dense in sent})
+    if not found:
+        raise ValueError(f"no run has {RATIO}")
+    if len(found) > 1:
+        raise ValueError(f"the runs must have gradients of one dtype, got {found} bytes per element")
+    return found[0]
 
 
 def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:

@@ -34,6 +34,7 @@ RECORD = {
     "time/reduce_seconds": 0.05,
     "time/communication_seconds": 0.01,
     "comm/link_bytes_sent_total": 3000.0,
+    "comm/compression_ratio": 6.0,  # 1000 values of 4 bytes, 1.5 times, by 1000 bytes in a step
 }
 
 
@@ -61,12 +62,31 @@ def test_runs_are_compared_with_dense_training(tmp_path: Path, capsys: pytest.Ca
 
 def test_seeds_of_a_method_are_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed, seconds in enumerate((0.05, 0.09, 0.25)):
-        lines = [{"step": 1, **RECORD, "time/reduce_seconds": seconds}]
+        lines = [{**RECORD, "step": 3, "time/reduce_seconds": seconds}]
         write_run(tmp_path, workers=4, seed=seed, records=lines)
     assert main([str(tmp_path), "--bandwidth", "unlimited"]) == 0
     found = rows(capsys.readouterr().out)
     assert len(found) == 3
     assert next(row for name, row in found.items() if name.startswith("top_k"))[2] == "20.0"
+
+
+@pytest.mark.parametrize(("ratio", "dense"), [(6.0, "750.0"), (12.0, "1,500.0")])
+def test_dense_bytes_are_those_of_the_dtype(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ratio: float, dense: str
+) -> None:
+    """1000 values of 4 or 8 bytes, 1.5 times, at 8 kB/s; fp16 has 2 bytes."""
+    run(tmp_path, **{"comm/compression_ratio": ratio})
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
+    found = rows(capsys.readouterr().out)
+    assert found["dense"][3] == dense and found["fp16"][3] == "375.0"
+
+
+def test_gradients_of_two_dtypes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    write_run(tmp_path, workers=4, seed=1, records=[{"step": 3, **RECORD, "comm/compression_ratio": 12.0}])
+    assert main([str(tmp_path), "--bandwidth", "1gbit"]) == 1
+    said = "error: the runs must have gradients of one dtype, got [4, 8] bytes per element\n"
+    assert capsys.readouterr().err.endswith(said)
 
 
 def resumed(folder: Path, at: int, records: list[dict[str, float]], **config: Any) -> Path:
@@ -77,9 +97,11 @@ def resumed(folder: Path, at: int, records: list[dict[str, float]], **config: An
     return path
 
 
-def record(step: int, epoch: float, total: float, **times: float) -> dict[str, float]:
+def record(step: int, epoch: float, total: float, dense: float = 0.0, **times: float) -> dict[str, float]:
+    """``total`` and ``dense`` are bytes so far; dense ones are twice as many by default."""
     named = {f"time/{part}_seconds": value for part, value in times.items()}
-    return {**RECORD, "step": step, "epoch": epoch, "comm/link_bytes_sent_total": total, **named}
+    sent = {"comm/link_bytes_sent_total": total, "comm/compression_ratio": dense / total if dense else 2.0}
+    return {**RECORD, "step": step, "epoch": epoch, **sent, **named}
 
 
 def test_a_run_that_began_with_other_workers_counts_its_own_steps(
@@ -88,13 +110,16 @@ def test_a_run_that_began_with_other_workers_counts_its_own_steps(
     """90 steps of 4 workers with 3000 bytes each, then 45 of 2 workers with 1000 bytes, up to step 225."""
     old = [record(step, step / 30, 3000.0 * step, gradient=0.8, reduce=0.21) for step in (30, 60, 90)]
     new = [
-        record(step, step / 60, 270_000 + 1000.0 * (step - 180), gradient=0.2, reduce=0.05)
+        record(step, step / 60, 270_000 + 1000.0 * own, 540_000 + 4000.0 * own, gradient=0.2, reduce=0.05)
         for step in (190, 200, 225)
+        for own in [step - 180]
     ]
     resumed(tmp_path, 90, old + new, workers=2)
     assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
-    found = next(row for name, row in rows(capsys.readouterr().out).items() if name.startswith("top_k"))
-    assert found[:4] == ["255.0", "110.0", "20.0", "125.0"]
+    found = rows(capsys.readouterr().out)
+    assert found["dense"][:4] == ["610.0", "110.0", "0.0", "500.0"]
+    method = next(name for name in found if name.startswith("top_k"))
+    assert found[method][:4] == ["255.0", "110.0", "20.0", "125.0"]
 
 
 @pytest.mark.parametrize("recorded", [(100, 120), (100, 200, 225)])
