@@ -165,7 +165,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     if workers < 2:
         raise ValueError("runs with workers=1 send nothing")
     costs = [cost_of_run(run, workers) for run in runs]
-    compute = statistics.median(c for _, c in costs) if compute_ms is None else compute_ms / 1e3
+    compute = compute_of(runs, [own for _, own in costs]) if compute_ms is None else compute_ms / 1e3
     found = [
         dense_cost("dense", element_bytes(runs, workers, size) * size),
         dense_cost("fp16", 2.0 * size),
@@ -175,6 +175,27 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
         seconds, gathered = (statistics.median(column) for column in zip(*own, strict=True))
         found.append(Cost(method, 0.0, gathered, Line(seconds), Line(1.0)))
     return workers, found, compute
+
+
+def compute_of(runs: list[Run], seconds: list[float]) -> float:
+    """Median ``seconds`` of compute of the runs that do not overlap it with the reduction.
+
+    Raises ``ValueError`` if all do.
+    """
+    alone = [own for own, run in zip(seconds, runs, strict=True) if not may_overlap(run)]
+    if not alone:
+        raise ValueError(
+            "compute is not known: all runs may overlap it with the reduction, by trainer.overlap or as "
+            "dense training with one worker per process; give it as --compute-ms"
+        )
+    return statistics.median(alone)
+
+
+def may_overlap(run: Run) -> bool:
+    """Whether ``time/gradient_seconds`` may contain a part of the reduction: see ``Trainer.overlaps``."""
+    is_lossless = run.compressor == "none" or run.summary.get("compression/total_error") == 0
+    one_each = run.environment.get("processes", 1) == run.config["workers"]
+    return bool(run.config["trainer"].get("overlap")) or (is_lossless and one_each)
 
 
 def dense_cost(name: str, all_reduced_bytes: float) -> Cost:

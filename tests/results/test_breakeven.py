@@ -70,6 +70,35 @@ def test_seeds_of_a_method_are_one_row(tmp_path: Path, capsys: pytest.CaptureFix
     assert next(row for name, row in found.items() if name.startswith("top_k"))[2] == "20.0"
 
 
+def distributed(path: Path, processes: int) -> None:
+    """Give a run's environment a number of processes."""
+    environment = json.loads((path / "environment.json").read_text())
+    (path / "environment.json").write_text(json.dumps(environment | {"processes": processes}))
+
+
+def test_compute_is_that_of_runs_without_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Gradients of 100 ms per worker; 3 s of a run with overlap, and of dense training, contain a wait."""
+    run(tmp_path)
+    waits = [{**RECORD, "step": 3, "time/gradient_seconds": 3.0}]
+    write_run(tmp_path, workers=4, compressor="random_k", trainer={"overlap": True}, records=waits)
+    distributed(write_run(tmp_path, workers=4, compressor="none", records=waits), 4)
+    words = [str(tmp_path), "--bandwidth", "64kbit"]
+    assert main(words) == 0
+    assert {row[1] for row in rows(capsys.readouterr().out).values()} == {"110.0"}
+
+
+def test_compute_that_is_not_known_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, workers=4, trainer={"overlap": True}, records=[{**RECORD, "step": 3}])
+    exact = [{**RECORD, "step": 3, "compression/total_error": 0.0}]
+    distributed(write_run(tmp_path, workers=4, compressor="random_k", records=exact), 4)
+    assert main([str(tmp_path), "--bandwidth", "64kbit"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("error: compute is not known: all runs may overlap it")
+    assert said.endswith("give it as --compute-ms")
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "--compute-ms", "50"]) == 0
+    assert {row[1] for row in rows(capsys.readouterr().out).values()} == {"50.0"}
+
+
 @pytest.mark.parametrize(("ratio", "dense"), [(6.0, "750.0"), (12.0, "1,500.0")])
 def test_dense_bytes_are_those_of_the_dtype(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ratio: float, dense: str
