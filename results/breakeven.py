@@ -21,6 +21,7 @@ import math
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ from results.escaping import one_line
 from results.read.folders import finished_runs
 from results.read.run import Run
 from results.read.sessions import LastSession
+from results.read.settings import differing
 from trainers.records.goals import LINK_BYTES
+from trainers.records.identity import text
 from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, judge, predict, table
 
@@ -44,6 +47,16 @@ NEEDED = (
     "layers",
 )
 RATIO = "comm/compression_ratio"
+# Groups and settings that change the time of forward pass, backward pass and update, each with a dot
+OF_COMPUTE = (
+    "model.",
+    "data.",
+    "trainer.batch_size.",
+    "trainer.micro_batch_size.",
+    "trainer.precision.",
+    "trainer.channels_last.",
+)
+OF_MACHINE = ("device", "threads")  # such settings that are no part of ``Run.setting``
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
 def write(options: argparse.Namespace) -> None:
     """Print a table and a verdict for every bandwidth. Raises ``ValueError`` and ``OSError``."""
     require_options(options)
-    rates = [(text, bits_per_second(text)) for text in options.bandwidth]
+    rates = [(word, bits_per_second(word)) for word in options.bandwidth]
     backend = math.inf
     if options.model is not None:
         workers, found = options.workers, measured(options)
@@ -89,10 +102,10 @@ def write(options: argparse.Namespace) -> None:
         print("a step of the runs' methods has one latency, because runs do not record rounds")
     if options.backend is not None:
         backend = bits_per_second(options.backend)
-    for text, rate in rates:
+    for word, rate in rates:
         network = Network(rate, 1e-6 * options.latency_us, backend)
         predictions = [predict(cost, compute, workers, network, options.overlap) for cost in costs]
-        print(f"\n## {workers} workers, {text}\n\n{table(predictions)}\n\n{judge(predictions)}")
+        print(f"\n## {workers} workers, {word}\n\n{table(predictions)}\n\n{judge(predictions)}")
 
 
 def require_options(options: argparse.Namespace) -> None:
@@ -152,8 +165,9 @@ def cost_of(row: list[Any]) -> Cost:
 def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[Cost], float]:
     """Number of workers, costs of the runs' methods, and median seconds of compute.
 
-    The cost of a method is the median over its seeds. A run's bytes hold for its own number of workers, and
-    are all treated as gathered. Dense training and fp16 follow from the number of parameters.
+    The cost of a method is the median over its seeds; a method with several settings, such as two scopes, has
+    a row for each. A run's bytes hold for its own number of workers, and are all treated as gathered. Dense
+    training and fp16 follow from the number of parameters.
 
     Raises ``ValueError`` for runs of one worker, of several numbers of workers or of several model sizes.
     """
@@ -171,18 +185,23 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
         dense_cost("dense", element_bytes(runs, workers, size) * size),
         dense_cost("fp16", 2.0 * size),
     ]
-    for method in dict.fromkeys(run.method for run in runs if run.compressor != "none"):
-        own = [cost for (cost, _), run in zip(costs, runs, strict=True) if run.method == method]
+    by_row: dict[str, list[tuple[float, float]]] = {}
+    compressed = [(run, cost) for run, (cost, _) in zip(runs, costs, strict=True) if run.compressor != "none"]
+    differ = differing([run.setting for run, _ in compressed])
+    for (run, cost), settings in zip(compressed, differ, strict=True):
+        by_row.setdefault(replace(run, across=tuple(settings)).method, []).append(cost)
+    for name, own in by_row.items():
         seconds, gathered = (statistics.median(column) for column in zip(*own, strict=True))
-        found.append(Cost(method, 0.0, gathered, Line(seconds), Line(1.0)))
+        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(1.0)))
     return workers, found, compute
 
 
 def compute_of(runs: list[Run], seconds: list[float]) -> float:
     """Median ``seconds`` of compute of the runs that do not overlap it with the reduction.
 
-    Raises ``ValueError`` if all do.
+    Raises ``ValueError`` if all do, and for runs with different computations.
     """
+    require_one_computation(runs)
     alone = [own for own, run in zip(seconds, runs, strict=True) if not may_overlap(run)]
     if not alone:
         raise ValueError(
@@ -190,6 +209,23 @@ def compute_of(runs: list[Run], seconds: list[float]) -> float:
             "dense training with one worker per process; give it as --compute-ms"
         )
     return statistics.median(alone)
+
+
+def require_one_computation(runs: list[Run]) -> None:
+    """Raise ``ValueError`` with a setting by which the times of the runs' computations differ."""
+    settings = [
+        tuple((key, value) for key, value in run.setting if f"{key}.".startswith(OF_COMPUTE))
+        + tuple((key, run.config.get(key)) for key in OF_MACHINE)
+        for run in runs
+    ]
+    differ = differing(settings)
+    if differ[0]:
+        key = next(iter(differ[0]))
+        one, other, *_ = dict.fromkeys(text(own[key]) for own in differ)
+        raise ValueError(
+            f"the runs must have one {key}, got {one} and {other}; "
+            "--compute-ms compares them at a given time of compute"
+        )
 
 
 def may_overlap(run: Run) -> bool:

@@ -10,8 +10,7 @@ import pytest
 from results_commands import command_of_results
 from run_folders import write_run
 
-from results.breakeven import cost_of_run
-from results.read.folders import read_runs
+from results.compare.measures import LINK_BYTES
 
 main = command_of_results("breakeven")
 COSTS = [
@@ -71,6 +70,44 @@ def test_seeds_of_a_method_are_one_row(tmp_path: Path, capsys: pytest.CaptureFix
     assert next(row for name, row in found.items() if name.startswith("top_k"))[2] == "20.0"
 
 
+def test_settings_of_a_method_have_a_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1000 and 500 bytes of a worker in a step, of two seeds each."""
+    for scope, sent in (("layer", 3000.0), ("global", 1500.0)):
+        for seed in (0, 1):
+            ratio = 18_000 / sent
+            lines = [{**RECORD, "step": 3, LINK_BYTES: sent, "comm/compression_ratio": ratio}]
+            write_run(tmp_path, workers=4, scope=scope, seed=seed, records=lines)
+    dense = [{**RECORD, "step": 3}]
+    write_run(tmp_path, workers=4, compressor="none", optimizer={"lr": 0.5}, records=dense)
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
+    found = rows(capsys.readouterr().out)
+    assert found["top_k, density 0.01, scope layer"][3] == "125.0"
+    assert found["top_k, density 0.01, scope global"][3] == "62.5" and len(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"trainer": {"batch_size": 64}}, "trainer.batch_size, got 64 and 32"),
+        ({"model": {"hidden": [9]}}, "model.hidden, got [9] and [256, 128]"),
+        ({"data": {"alpha": 0.1, "partition": "dirichlet"}}, "data.alpha, got 0.1 and unset"),
+        ({"threads": 2}, "threads, got 2 and 1"),
+    ],
+)
+def test_compute_of_different_runs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any], said: str
+) -> None:
+    run(tmp_path)
+    lines = [{**RECORD, "step": 3}]
+    write_run(tmp_path, workers=4, compressor="random_k", records=lines, **settings)
+    words = [str(tmp_path), "--bandwidth", "64kbit"]
+    assert main(words) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    compares = "--compute-ms compares them at a given time of compute"
+    assert last == f"error: the runs must have one {said}; {compares}"
+    assert main([*words, "--compute-ms", "50"]) == 0
+
+
 def distributed(path: Path, processes: int) -> None:
     """Give a run's environment a number of processes."""
     environment = json.loads((path / "environment.json").read_text())
@@ -117,78 +154,6 @@ def test_gradients_of_two_dtypes_are_refused(tmp_path: Path, capsys: pytest.Capt
     assert main([str(tmp_path), "--bandwidth", "1gbit"]) == 1
     said = "error: the runs must have gradients of one dtype, got [4, 8] bytes per element\n"
     assert capsys.readouterr().err.endswith(said)
-
-
-def resumed(folder: Path, at: int, records: list[dict[str, float]], **config: Any) -> Path:
-    """A run whose last session began at step ``at`` of the checkpoint's run."""
-    path = write_run(folder, records=records, **config)
-    environment = json.loads((path / "environment.json").read_text())
-    (path / "environment.json").write_text(json.dumps(environment | {"resumed_at_step": at}))
-    return path
-
-
-def record(step: int, epoch: float, total: float, dense: float = 0.0, **times: float) -> dict[str, float]:
-    """``total`` and ``dense`` are bytes so far; dense ones are twice as many by default."""
-    named = {f"time/{part}_seconds": value for part, value in times.items()}
-    sent = {"comm/link_bytes_sent_total": total, "comm/compression_ratio": dense / total if dense else 2.0}
-    return {**RECORD, "step": step, "epoch": epoch, **sent, **named}
-
-
-def test_a_run_that_began_with_other_workers_counts_its_own_steps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """90 steps of 4 workers with 3000 bytes each, then 45 of 2 workers with 1000 bytes, up to step 225."""
-    old = [record(step, step / 30, 3000.0 * step, gradient=0.8, reduce=0.21) for step in (30, 60, 90)]
-    new = [
-        record(step, step / 60, 270_000 + 1000.0 * own, 540_000 + 4000.0 * own, gradient=0.2, reduce=0.05)
-        for step in (190, 200, 225)
-        for own in [step - 180]
-    ]
-    resumed(tmp_path, 90, old + new, workers=2)
-    assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
-    found = rows(capsys.readouterr().out)
-    assert found["dense"][:4] == ["610.0", "110.0", "0.0", "500.0"]
-    method = next(name for name in found if name.startswith("top_k"))
-    assert found[method][:4] == ["255.0", "110.0", "20.0", "125.0"]
-
-
-@pytest.mark.parametrize("recorded", [(100, 120), (100, 200, 225)])
-def test_step_numbers_may_fall_where_a_run_begins(tmp_path: Path, recorded: tuple[int, ...]) -> None:
-    """180 steps of 2 workers, then steps from 91 on of 4 workers."""
-    old = [record(step, step / 60, 1000.0 * step, update=0.5) for step in (60, 100, 180)]
-    new = [record(step, step / 30, 180_000 + 3000.0 * (step - 90)) for step in recorded]
-    folder = resumed(tmp_path, 180, old + new, workers=4)
-    assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0), pytest.approx(0.11))
-
-
-def test_an_interrupted_run_counts_its_last_session(tmp_path: Path) -> None:
-    """Its earlier session had other processes, and so other times."""
-    lines = [record(step, step / 30, 3000.0 * step, update=0.5) for step in (10, 20)]
-    lines += [record(step, step / 30, 3000.0 * step) for step in (30, 40)]
-    folder = resumed(tmp_path, 25, lines, workers=4)
-    assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0), pytest.approx(0.11))
-
-
-def test_a_session_without_steps_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    resumed(tmp_path, 20, [record(10, 1.0, 3e4), record(20, 2.0, 6e4)], workers=4)
-    assert main([str(tmp_path), "--bandwidth", "1gbit"]) == 1
-    assert capsys.readouterr().err.endswith(": its last session recorded no time/reduce_seconds\n")
-
-
-def test_a_session_of_one_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    resumed(tmp_path, 10, [record(10, 1.0, 3e4), record(20, 2.0, 6e4)], workers=4)
-    assert main([str(tmp_path), "--bandwidth", "1gbit"]) == 1
-    assert capsys.readouterr().err.endswith(
-        ": its last session has too few records to count bytes per step\n"
-    )
-
-
-def test_skipped_steps_send_nothing(tmp_path: Path) -> None:
-    lines = [
-        {**record(step, step / 30, 3000.0 * step / 2), "train/steps_skipped": step / 2} for step in (10, 20)
-    ]
-    folder = write_run(tmp_path, workers=4, records=lines)
-    assert cost_of_run(read_runs([folder])[0], 4)[0][1] == 1000.0
 
 
 def test_a_model_is_measured_by_a_process_of_its_own(
