@@ -32,7 +32,7 @@ from results.read.run import Run
 from results.read.sessions import LastSession
 from results.read.settings import differing
 from trainers.records.goals import LINK_BYTES
-from trainers.records.identity import text
+from trainers.records.identity import METHOD, text
 from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, judge, predict, table
 
@@ -56,6 +56,13 @@ OF_COMPUTE = (
     "trainer.precision.",
     "trainer.channels_last.",
 )
+OPTIONS = {  # of the command, by the settings whose overrides have no effect
+    "model": "--model",
+    "workers": "--workers",
+    "budget.density": "--density",
+    "compressor.density": "--density",
+    "compressor.rank": "--rank",
+}
 OF_MACHINE = ("device", "threads")  # such settings that are no part of ``Run.setting``
 
 
@@ -123,6 +130,8 @@ def require_options(options: argparse.Namespace) -> None:
         raise ValueError(f"--model takes overrides, as KEY=VALUE, got {folders[0]}")
     elif options.workers is None:
         raise ValueError("--model needs --workers")
+    else:
+        require_effect(options.words)
     if not options.bandwidth:
         raise ValueError("--bandwidth needs a rate, such as 10gbit")
     if options.workers is not None and options.workers < 2:
@@ -133,6 +142,16 @@ def require_options(options: argparse.Namespace) -> None:
         given = getattr(options, name)
         if given is not None and not 0 <= given < math.inf:
             raise ValueError(f"--{name.replace('_', '-')} must be a finite number >= 0, got {given}")
+
+
+def require_effect(overrides: list[str]) -> None:
+    """Raise ``ValueError`` for an override of what options give, or of a method."""
+    for word in overrides:
+        key = word.lstrip("+").partition("=")[0]
+        if key in OPTIONS:
+            raise ValueError(f"{word} has no effect with --model: give it as {OPTIONS[key]}")
+        if key.partition(".")[0] in (*METHOD, "budget"):
+            raise ValueError(f"{word} has no effect with --model, which measures methods with fixed settings")
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:

@@ -197,6 +197,30 @@ def test_refusals_are_one_line(words: list[str], said: str, capsys: pytest.Captu
     assert capsys.readouterr().err == f"error: {said}\n"
 
 
+FIXED = "which measures methods with fixed settings"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("model=lstm", ": give it as --model"),
+        ("workers=4", ": give it as --workers"),
+        ("budget.density=0.1", ": give it as --density"),
+        ("+budget.density=0.1", ": give it as --density"),
+        ("compressor.rank=4", ": give it as --rank"),
+        ("budget.threshold=0.1", f", {FIXED}"),
+        ("compressor=qsgd", f", {FIXED}"),
+        ("feedback=none", f", {FIXED}"),
+        ("wire.values=bf16", f", {FIXED}"),
+    ],
+)
+def test_overrides_without_effect_are_refused(
+    word: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--model", "mlp", "--workers", "2", "--bandwidth", "1gbit", word]) == 1
+    assert capsys.readouterr().err == f"error: {word} has no effect with --model{said}\n"
+
+
 def test_an_override_is_no_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model", "mlp", "--workers", "2", "--bandwidth", "trainer.batch_size=32"]) == 1
     assert capsys.readouterr().err == "error: --bandwidth needs a rate, such as 10gbit\n"
