@@ -117,16 +117,17 @@ def write(options: argparse.Namespace) -> None:
 
 def require_options(options: argparse.Namespace) -> None:
     """Raise ``ValueError`` for options that do not fit each other, and for numbers out of range."""
-    folders = [word for word in options.words if "=" not in word]
+    overrides = [word for word in options.words if "=" in word]
     if options.model is None:
-        if not folders:
+        overrides = [word for word in overrides if not Path(word).is_dir()]
+        if len(overrides) == len(options.words):
             raise ValueError("breakeven needs --model, or folders with runs")
-        if len(folders) < len(options.words):
-            raise ValueError(f"{next(word for word in options.words if '=' in word)} has no effect on runs")
+        if overrides:
+            raise ValueError(f"{overrides[0]} has no effect on runs")
         for name in ("density", "rank", "steps"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name} has no effect on runs")
-    elif folders:
+    elif folders := [word for word in options.words if "=" not in word]:
         raise ValueError(f"--model takes overrides, as KEY=VALUE, got {folders[0]}")
     elif options.workers is None:
         raise ValueError("--model needs --workers")

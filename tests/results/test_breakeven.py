@@ -232,6 +232,17 @@ def test_a_folder_is_no_bandwidth(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "## 4 workers, 64kbit" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_folder_may_have_an_equals_sign(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: bool
+) -> None:
+    folder = tmp_path / "scope=layer"
+    run(folder)
+    bandwidth = ["--bandwidth", "64kbit"]
+    assert main([str(folder), *bandwidth] if first else [*bandwidth, str(folder)]) == 0
+    assert "## 4 workers, 64kbit" in capsys.readouterr().out
+
+
 def test_a_bandwidth_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path)
     assert main([str(tmp_path), "--bandwidth", "fast"]) == 1
