@@ -7,9 +7,9 @@ With --model the command measures times on this machine, with one worker: forwar
 update of the training that the OVERRIDEs define (as after `python run.py`: `data=cifar10
 trainer.batch_size=32`), and the compression of the model's parameters by every method. On a CPU it also
 measures the speed of gloo without a network. --compute-ms replaces the measured time of forward pass,
-backward pass and update, for example by that of a GPU. With folders the command takes times and bytes of the
-finished runs in them, for the runs' own number of workers, and adds dense training and fp16 with no time for
-compression.
+backward pass and update, for example by that of a GPU. With folders the command measures nothing. It takes
+times and bytes of the finished runs in them, for the runs' own number of workers, and adds dense training and
+fp16 with no time for compression.
 
 A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
 docs/guides/your_network.md states the measured error of these predictions.
@@ -56,6 +56,9 @@ OF_COMPUTE = (
     "trainer.precision.",
     "trainer.channels_last.",
 )
+BACKEND_HELP = (
+    "of collectives without a network (default: gloo's, measured, with --model on a CPU; else none)"
+)
 OPTIONS = {  # of the command, by the settings whose overrides have no effect
     "model": "--model",
     "workers": "--workers",
@@ -74,8 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--bandwidth", nargs="+", required=True, metavar="RATE", help="100mbit 10gbit unlimited")
     own.add_argument("--latency-us", type=float, default=50.0, help="of a message (default 50)")
     own.add_argument("--overlap", type=float, default=0.0, help="part of compute that hides messages, 0 to 1")
-    own.add_argument("--compute-ms", type=float, help="forward, backward and update, instead of measuring")
-    own.add_argument("--backend", metavar="RATE", help="of collectives without a network (default: measured)")
+    own.add_argument(
+        "--compute-ms", type=float, help="forward, backward and update, instead of measured times"
+    )
+    backend = "of collectives without a network (default: measured with --model on a CPU, else none)"
+    own.add_argument("--backend", metavar="RATE", help=backend)
     own.add_argument("--density", type=float, help="of Top-k and hard threshold (default 0.001)")
     own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
     own.add_argument("--steps", type=int, help="to measure (default 5)")
