@@ -59,8 +59,13 @@ def test_a_comparison_without_dense_training_is_refused() -> None:
 
 def test_rates_are_read() -> None:
     assert bits_per_second("2.5gbit") == 2.5e9 and bits_per_second("unlimited") == math.inf
-    for text in ("fast", "1", "-1gbit", "nangbit", "1 gbps"):
-        with pytest.raises(ValueError, match=f"a rate must be .* got {text}"):
+    for text in ("fast", "1", "nangbit", "infgbit", "gbit", "1 gbps"):
+        with pytest.raises(ValueError, match=f"a rate must be a number and .* got {text}"):
+            bits_per_second(text)
+    with pytest.raises(ValueError, match=r"a rate must be a number and .* got 10$"):
+        bits_per_second(10)  # type: ignore[arg-type]
+    for text in ("0gbit", "-1gbit"):
+        with pytest.raises(ValueError, match=f"^a rate must be above 0, got {text}$"):
             bits_per_second(text)
 
 

@@ -9,15 +9,17 @@ UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 def bits_per_second(rate: str) -> float:
-    """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``ValueError`` for any other text."""
-    if rate == "unlimited":
+    """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``ValueError`` for anything else."""
+    said = str(rate)
+    if said == "unlimited":
         return math.inf
-    for unit, factor in UNITS.items():
-        if rate.endswith(unit):
-            try:
-                number = float(rate.removesuffix(unit))
-            except ValueError:
-                break
-            if 0 < number < math.inf:
-                return number * factor
-    raise ValueError(f"a rate must be a number and kbit, mbit or gbit, or unlimited, got {rate}")
+    unit = next((unit for unit in UNITS if said.endswith(unit)), None)
+    try:
+        number = float(said.removesuffix(unit)) if unit else math.nan
+    except ValueError:
+        number = math.nan
+    if unit is None or not math.isfinite(number):
+        raise ValueError(f"a rate must be a number and kbit, mbit or gbit, or unlimited, got {rate}")
+    if number <= 0:
+        raise ValueError(f"a rate must be above 0, got {rate}")
+    return number * UNITS[unit]
