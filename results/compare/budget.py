@@ -30,6 +30,7 @@ from results.read.showable import require_summary, require_within
 ROOT = Path(__file__).parents[2]
 BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}
 SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
+REPLACED = ("compressor", *SETTING.values())  # overrides that a pilot sets itself
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,10 @@ def main(arguments: list[str] | None = None) -> int:
             raise PilotError(f"--start must be > 0, got {options.start}")
         if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
             raise PilotError(f"--to must be a .yaml in a folder that is there, got {options.to}")
+        methods = " and ".join(SETTING)
+        for word in options.overrides:
+            if word.lstrip("+").partition("=")[0] in REPLACED:
+                raise PilotError(f"{word} has no effect: pilots train {methods} with their own settings")
         overrides = [*options.overrides, "tracker=none"]
         found = match(
             overrides,

@@ -131,6 +131,13 @@ def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest
     assert capsys.readouterr().err.startswith("error: --")
 
 
+@pytest.mark.parametrize("word", ["compressor=qsgd", "+compressor=top_k", "budget.threshold=0.1"])
+def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word, "--density", "0.1"]) == 1
+    said = f"error: {word} has no effect: pilots train top_k and hard_threshold with their own settings\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_jump_between_two_roundings_ends_the_search() -> None:
     def pilot(value: float) -> Pilot:
         return Pilot(float(f"{value:.4g}"), 1e6 if value < 0.0123456 else 1e3, 0.01, "")
