@@ -56,9 +56,6 @@ OF_COMPUTE = (
     "trainer.precision.",
     "trainer.channels_last.",
 )
-BACKEND_HELP = (
-    "of collectives without a network (default: gloo's, measured, with --model on a CPU; else none)"
-)
 OPTIONS = {  # of the command, by the settings whose overrides have no effect
     "model": "--model",
     "workers": "--workers",
