@@ -109,7 +109,7 @@ def write(options: argparse.Namespace) -> None:
         workers, costs, compute = costs_of_runs(runs, options.compute_ms)
         if options.workers not in (None, workers):
             raise ValueError(f"--workers must be that of the runs, {workers}, got {options.workers}")
-        print("a step of the runs' methods has one latency, because runs do not record rounds")
+        print("latency counts once per step of every compressed method, because runs do not record rounds")
     if options.backend is not None:
         backend = bits_per_second(options.backend)
     for word, rate in rates:

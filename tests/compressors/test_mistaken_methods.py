@@ -16,9 +16,10 @@ def test_a_class_that_is_neither_codec_nor_reducer() -> None:
     class Neither:
         def encode(self) -> None: ...
 
+    method: Any = Neither()
     message = "a compressor must extend Codec or Reducer, got Neither"
     with pytest.raises(ValueError, match=message):
-        build_reducer(Neither(), D)  # type: ignore[arg-type]
+        build_reducer(method, D)
 
 
 @pytest.mark.parametrize(

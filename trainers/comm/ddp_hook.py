@@ -47,8 +47,9 @@ class CompressionState:
     gradient, which is clipped before compression. With either of them compression begins when the backward
     pass has ended.
 
-    ``finds_unused`` says that DDP may leave gradients of parameters as they were, because no worker used them
-    in a step (``find_unused_parameters``, ``static_graph``); without it a copy of the means is saved.
+    With ``find_unused_parameters`` or ``static_graph``, DDP does not set the gradient of a parameter that no
+    worker used in a step; the hook then sets it. ``finds_unused=False`` omits this, for a model whose
+    parameters are all used in every step.
 
     The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
     may be started later than the state is made, but before the first backward pass. Raises ``ValueError`` for

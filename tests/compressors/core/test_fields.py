@@ -87,13 +87,10 @@ def test_what_is_not_declared_is_refused_when_the_reducer_is_built(payload: Any,
 
 @pytest.mark.parametrize("traits", [Traits(), Traits(linear=True)], ids=["gathered", "reduced"])
 def test_a_codec_without_a_payload_is_refused(traits: Traits) -> None:
-    class Bare(Codec):
-        pass
-
-    Bare.traits = traits  # type: ignore[assignment, method-assign]
+    bare = type("Bare", (Codec,), {"traits": traits})
     message = r"Bare\.payload must be the class that encode returns, got None"
     with pytest.raises(ValueError, match=message):
-        build_reducer(Bare(), D)
+        build_reducer(bare(), D)
 
 
 def test_another_payload_than_the_declared_one_is_refused_before_bytes_move() -> None:
