@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -315,8 +316,49 @@ def test_without_a_gpu_it_says_so_and_leaves_no_page(
     assert not list(tmp_path.iterdir())
 
 
+def test_parts_together_run_at_the_same_time_and_the_page_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    both = threading.Barrier(2, timeout=30)  # raises unless two parts are inside at once
+    order = []
+
+    def run(name: str, *_: object) -> dict:
+        if name in ("tests", "job"):
+            both.wait()
+        order.append(name)
+        return {"status": "done", "rows": [], "seconds": 1.0}
+
+    monkeypatch.setattr(driver, "_machine", lambda: json.loads(json.dumps(MACHINE)))
+    monkeypatch.setattr(driver, "_run", run)
+    driver.main([f"--out={tmp_path}", "--parts=step,tests,job", "--together=job,tests", "--commit=abc"])
+    assert set(order[:2]) == {"tests", "job"} and order[2] == "step"
+    text = (tmp_path / "gpu.md").read_text()
+    assert "done, beside job" in text and "done, beside tests" in text and "upper bounds" in text
+    assert "beside" not in json.loads((tmp_path / "numbers.json").read_text())["parts"]["step"]
+
+
+def test_an_interruption_ends_the_parts_that_run(tmp_path: Path) -> None:
+    """Ctrl-C reaches the thread that waits; the children of the other threads end with it."""
+    script = f"""
+import os, signal, sys, threading
+from benchmarks.gpu import __main__ as driver
+driver._machine = lambda: {MACHINE!r}
+sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+driver._run = lambda name, device, quick, limit: driver.supervise(sleeper, 300)
+threading.Timer(3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+driver.main(["--out={tmp_path}", "--parts=tests,job", "--together=tests,job", "--commit=abc"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert b"KeyboardInterrupt" in done.stderr
+
+
 @pytest.mark.parametrize(
-    ("words", "said"), [(["--parts", "x"], "tests, band"), (["--device=cpu"], "--quick")]
+    ("words", "said"),
+    [
+        (["--parts", "x"], "tests, band"),
+        (["--device=cpu"], "--quick"),
+        (["--parts=step,job", "--together=tests"], "--together must be some of the parts step, job"),
+    ],
 )
 def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
     assert driver.main(words) == 1

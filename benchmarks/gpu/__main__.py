@@ -1,12 +1,13 @@
 """All measurements on a GPU in less than nine minutes; writes a page and its numbers.
 
     make gpu
-    python -m benchmarks.gpu [--parts tests,bandwidth] [--out results/pages/gpu] [--device cpu --quick]
+    python -m benchmarks.gpu [--parts tests,bandwidth] [--together tests,job] [--out results/pages/gpu]
+    python -m benchmarks.gpu --device cpu --quick
 
 Every part runs in its own process with a time limit. A part that fails is listed with its last lines, and the
-others continue. The page is rewritten after every part. It needs a GPU and a torch that can use it; a part
-whose packages are missing is listed and skipped. ``--device cpu --quick`` runs the same code on a CPU, in
-small sizes, and measures nothing.
+others continue. The page is rewritten after every part. The parts of ``--together`` run first, at the same
+time, and the page says so. It needs a GPU and a torch that can use it; a part whose packages are missing is
+listed and skipped. ``--device cpu --quick`` runs the same code on a CPU, in small sizes, and measures nothing.
 """
 
 import argparse
@@ -17,8 +18,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +33,7 @@ from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
 
 ROOT = Path(__file__).parents[2]
 LAST_LINES = 15
+RUNNING: set[subprocess.Popen] = set()  # parts that run now
 OLDEST_TORCH = (2, 9)  # as in pyproject.toml
 PACKAGES = {"hydra": "hydra-core", "yaml": "PyYAML", "sklearn": "scikit-learn"}  # names for pip
 
@@ -38,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--together", default="", help="parts to run first, at the same time, to save time")
     parser.add_argument(
         "--out", type=Path, help="folder of the page (default: results/pages/gpu; with --quick, outputs/gpu)"
     )
@@ -49,6 +54,11 @@ def main(words: Sequence[str] | None = None) -> int:
     unknown = [name for name in chosen if name not in PARTS]
     if unknown or not chosen:
         return _refuse(f"--parts must be some of {', '.join(PARTS)}, got {arguments.parts!r}")
+    together = [name for name in arguments.together.split(",") if name]
+    if not set(together) <= set(chosen):
+        return _refuse(
+            f"--together must be some of the parts {', '.join(chosen)}, got {arguments.together!r}"
+        )
     if arguments.device == "cpu" and not arguments.quick:
         return _refuse("--device cpu measures nothing: it needs --quick")
     pages = ROOT / ("outputs/gpu" if arguments.quick else "results/pages/gpu")
@@ -61,19 +71,14 @@ def main(words: Sequence[str] | None = None) -> int:
     if not {"torch", "numpy", "GPU"}.isdisjoint(missing):
         return _refuse("nothing can be measured without these; make gpu GPU_PYTHON=PATH uses another Python")
     numbers = _begin(arguments, machine, chosen, words)
-    for position, name in enumerate(chosen):
-        lacking = [need for need in PARTS[name].needs if need in missing]
-        own: dict[str, Any] = {"commit": numbers["commit"], "date": numbers["date"]}
-        if lacking:
-            own |= {"status": f"not run: {', '.join(lacking)} missing", "rows": []}
-        else:
-            later = sum(PARTS[other].seconds for other in chosen[position + 1 :])
-            limit = TOTAL_SECONDS - (time.monotonic() - started) - later
-            print(f"{name}: {PARTS[name].title}, at most {limit:.0f} s", flush=True)
-            own |= _run(name, arguments.device, arguments.quick, limit)
-        print(f"{name}: {own['status']}", *own.get("last_lines", []), sep="\n  ", flush=True)
-        numbers["parts"][name] = own
-        _write(arguments.out, numbers)
+    groups = [[name for name in chosen if name in together]]
+    groups += [[name] for name in chosen if name not in together]
+    for position, group in enumerate(groups):
+        seconds = [PARTS[name].seconds for name in group]
+        later = sum(PARTS[name].seconds for names in groups[position + 1 :] for name in names)
+        saved = sum(seconds) - max(seconds, default=0.0)
+        limit = TOTAL_SECONDS - (time.monotonic() - started) - later - saved
+        _measure(group, arguments, numbers, missing, limit)
     goals = judge([row for own in numbers["parts"].values() for row in own["rows"]], arguments.quick)
     for goal in goals:
         print(f"{goal.verdict}: {goal.what}: {goal.found or '-'} ({goal.bound})")
@@ -83,6 +88,41 @@ def main(words: Sequence[str] | None = None) -> int:
     if unfinished or missed:
         print(f"{missed} goal(s) missed; not done: {', '.join(unfinished) or 'no part'}")
     return 1 if unfinished or missed else 0
+
+
+def _measure(
+    group: Sequence[str],
+    arguments: argparse.Namespace,
+    numbers: dict[str, Any],
+    missing: Mapping[str, str],
+    limit: float,
+) -> None:
+    """Run the parts of ``group`` at the same time, and write the page after each of them."""
+    writing = threading.Lock()
+
+    def measure(name: str) -> None:
+        lacking = [need for need in PARTS[name].needs if need in missing]
+        own: dict[str, Any] = {"commit": numbers["commit"], "date": numbers["date"]}
+        if beside := [other for other in group if other != name]:
+            own["beside"] = beside
+        if lacking:
+            own |= {"status": f"not run: {', '.join(lacking)} missing", "rows": []}
+        else:
+            print(f"{name}: {PARTS[name].title}, at most {limit:.0f} s", flush=True)
+            own |= _run(name, arguments.device, arguments.quick, limit)
+        with writing:
+            print(f"{name}: {own['status']}", *own.get("last_lines", []), sep="\n  ", flush=True)
+            numbers["parts"][name] = own
+            _write(arguments.out, numbers)
+
+    with ThreadPoolExecutor(max(1, len(group))) as threads:
+        try:
+            for done in [threads.submit(measure, name) for name in group]:
+                done.result()
+        except BaseException:  # an interruption reaches this thread alone
+            for child in list(RUNNING):
+                _end(child)
+            raise
 
 
 def _refuse(why: str) -> int:
@@ -184,12 +224,14 @@ def supervise(command: Sequence[str], limit: float) -> dict[str, Any]:
                 stderr=out,
                 start_new_session=True,
             )
+            RUNNING.add(child)
             try:
                 status = child.wait(max(1.0, limit))
                 said = "done" if status == 0 else f"failed with status {status}"
             except subprocess.TimeoutExpired:
                 said = f"ended after its {limit:.0f} s"
             finally:
+                RUNNING.discard(child)
                 _end(child)
         found: dict[str, Any] = {"status": said, "seconds": round(time.monotonic() - started, 1)}
         lines = rows.read_text(encoding="utf-8").splitlines() if rows.exists() else []

@@ -45,6 +45,8 @@ def page(numbers: Mapping[str, Any]) -> str:
     lines += _table([goal._asdict() for goal in judge(rows, numbers["quick"])])
     lines += ["", "## Parts", ""]
     lines += _table([_state(name, parts[name]) for name in PARTS if name in parts])
+    if any(own.get("beside") for own in parts.values()):
+        lines += ["", "Times of parts that ran beside others are upper bounds."]
     for name, part in PARTS.items():
         own = parts.get(name, {})
         if own.get("rows") or own.get("last_lines"):
@@ -95,10 +97,11 @@ def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _state(name: str, own: Row) -> dict[str, object]:
+    beside = own.get("beside", ())
     return {
         "part": name,
         "what": PARTS[name].title,
-        "status": own["status"],
+        "status": own["status"] + (f", beside {', '.join(beside)}" if beside else ""),
         "seconds": own.get("seconds", ""),
         "commit": own["commit"][:10],
         "date": own["date"],
