@@ -7,7 +7,7 @@
 Every part runs in its own process with a time limit. A part that fails is listed with its last lines, and the
 others continue. The page is rewritten after every part. The parts of ``--together`` run first, at the same
 time, and the page says so. It needs a GPU and a torch that can use it; a part whose packages are missing is
-listed and skipped. ``--device cpu --quick`` runs the same code on a CPU, in small sizes, and measures nothing.
+listed and skipped. ``--device cpu --quick`` runs the same code on a CPU, in small sizes, without measuring.
 """
 
 import argparse
