@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from compressors.api import Communicator, Compressed, Input, Reduced, Reducer, State, Step, Traits
@@ -25,12 +24,13 @@ class NoCompression(Reducer):
         segments = [given.formed() for given in inputs]
         norms = backend_of(segments[0].rows.device).squared_norms(segments)
         means = communicator.all_reduce_mean([segment.rows for segment in segments], _add_up)
+        # The residual and its norm are always 0: one 0 each for all segments, and on a GPU one launch.
+        residual, error = segments[0].rows.new_zeros(1, 1), norms[0].new_zeros(1, 1)
         mean, left, compressed = {}, {}, {}
         for segment, own, norm in zip(segments, means, norms, strict=True):
             mean[segment.name] = own
-            # The residual is always 0, so it needs no buffer.
-            left[segment.name] = segment.rows.new_zeros(1, 1).expand_as(segment.rows)
-            compressed[segment.name] = Compressed(segment.num_elements, torch.zeros_like(norm), norm)
+            left[segment.name] = residual.expand_as(segment.rows)
+            compressed[segment.name] = Compressed(segment.num_elements, error.expand_as(norm), norm)
         return Reduced(mean, left, compressed), state
 
 

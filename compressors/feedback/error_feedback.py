@@ -24,7 +24,7 @@ from compressors.api import (
     require,
     zeros_of,
 )
-from compressors.core.payloads import divide
+from compressors.core.payloads import divide_all
 from compressors.feedback.scale import require_rates, require_scale, scale_of
 
 
@@ -87,8 +87,7 @@ class ErrorFeedback(Wrapper):
         before = {given.name: given.rows.clone() for given in own} if self.beta < 1 else {}
         reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
         if own[0].scale != 1.0:
-            for mean in reduced.mean.values():
-                divide(mean, own[0].scale)
+            divide_all(list(reduced.mean.values()), own[0].scale)
         residual = state.residual | {
             name: left.contiguous()
             for name, left in reduced.residual.items()

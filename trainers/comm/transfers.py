@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from compressors.core.payloads import divide
+from compressors.core.payloads import divide, divide_all
 from trainers.comm.clock import Clock
 from trainers.comm.slices import side_by_side, slices, strided
 
@@ -50,7 +50,7 @@ class Transfers:
         on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.world_size == 1:
             with on_the_clock:
-                return [divide(tensor, self.size) for tensor in sums]
+                return divide_all(sums, self.size)
         flat = side_by_side([tensor[None] for tensor in sums])[0]
         pieces = flat.split(_AT_ONCE)
         with on_the_clock:
