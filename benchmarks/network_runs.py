@@ -65,10 +65,10 @@ def describe(runs: Sequence[Run], taken: Turns) -> list[str]:
 def predicted(run: Run, hosts: int, at: Rate) -> float:
     """Seconds of a step with one worker on each host."""
     workers = run.config["workers"]
-    (seconds, gathered), compute = cost_of_run(run, workers)
+    (seconds, gathered, rounds), compute = cost_of_run(run, workers)
     if run.compressor == "none":
         size = sum(layer["elements"] for layer in run.summary["layers"].values())
         cost = dense_cost("dense", element_bytes([run], workers, size) * size)
     else:
-        cost = Cost(run.method, 0.0, gathered, Line(seconds), Line(1.0))
+        cost = Cost(run.method, 0.0, gathered, Line(seconds), Line(rounds))
     return predict(cost, compute, hosts, Network(at.bits_per_second, LATENCY_SECONDS)).step

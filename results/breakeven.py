@@ -31,6 +31,7 @@ from results.read.folders import finished_runs
 from results.read.run import Run
 from results.read.sessions import LastSession
 from results.read.settings import differing
+from trainers.records.break_even import ROUNDS
 from trainers.records.goals import LINK_BYTES
 from trainers.records.identity import METHOD, text
 from trainers.records.rates import bits_per_second
@@ -109,7 +110,8 @@ def write(options: argparse.Namespace) -> None:
         workers, costs, compute = costs_of_runs(runs, options.compute_ms)
         if options.workers not in (None, workers):
             raise ValueError(f"--workers must be that of the runs, {workers}, got {options.workers}")
-        print("latency counts once per step of every compressed method, because runs do not record rounds")
+        if any(ROUNDS not in run.summary for run in runs if run.compressor != "none"):
+            print(f"the latency of runs without {ROUNDS} counts once per step, also if a method needs more")
     if options.backend is not None:
         backend = bits_per_second(options.backend)
     for word, rate in rates:
@@ -208,14 +210,14 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
         dense_cost("dense", element_bytes(runs, workers, size) * size),
         dense_cost("fp16", 2.0 * size),
     ]
-    by_row: dict[str, list[tuple[float, float]]] = {}
+    by_row: dict[str, list[tuple[float, float, float]]] = {}
     compressed = [(run, cost) for run, (cost, _) in zip(runs, costs, strict=True) if run.compressor != "none"]
     differ = differing([run.setting for run, _ in compressed])
     for (run, cost), settings in zip(compressed, differ, strict=True):
         by_row.setdefault(replace(run, across=tuple(settings)).method, []).append(cost)
     for name, own in by_row.items():
-        seconds, gathered = (statistics.median(column) for column in zip(*own, strict=True))
-        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(1.0)))
+        seconds, gathered, rounds = (statistics.median(column) for column in zip(*own, strict=True))
+        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(rounds)))
     return workers, found, compute
 
 
@@ -278,11 +280,11 @@ def element_bytes(runs: list[Run], workers: int, size: int) -> int:
     return found[0]
 
 
-def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
-    """(seconds of compression, bytes as if all were gathered), seconds of compute; of a worker and step.
+def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], float]:
+    """(seconds of compression, bytes as if all were gathered, rounds), seconds of compute; of a worker.
 
-    All are of the run's last session, whose workers and processes are known. Raises ``ValueError`` if it
-    recorded too few steps.
+    All are of a step, of the run's last session, whose workers and processes are known. A run without a record of its
+    rounds counts one. Raises ``ValueError`` if it recorded too few steps.
     """
     session = LastSession(run)
     local = workers // int(run.environment.get("processes", 1))
@@ -293,4 +295,4 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
     compression = (median("reduce") - median("communication")) / local
     gathered = session.per_step(LINK_BYTES) / (workers - 1)
     compute = median("gradient") / local + median("update")
-    return (max(0.0, compression), gathered), compute
+    return (max(0.0, compression), gathered, run.summary.get(ROUNDS, 1.0)), compute

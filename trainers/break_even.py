@@ -22,6 +22,7 @@ from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.records.break_even import ANY_BANDWIDTH
 from trainers.records.break_even import NAME as NAME
+from trainers.records.break_even import ROUNDS as ROUNDS
 
 STEPS = 1000  # number of last steps whose medians are computed
 REHEARSALS, ROUND_TRIPS = 3, 11
@@ -91,10 +92,10 @@ class StepCosts:
         self.steps += 1
 
     def summary(self) -> dict[str, float]:
-        """The bandwidth by metric name, equal on every process; empty for dense training and a single worker.
+        """Bandwidth and rounds by metric name, equal on all processes; empty if dense, and for one worker.
 
-        Times are medians over steps, of the slowest process; the first step is omitted because it loads
-        kernels. Work of one worker counts in full if all others wait for it.
+        Times and rounds are medians over steps, of the slowest process; the first step is omitted because it
+        loads kernels. Work of one worker counts in full if all others wait for it.
         """
         if self.steps == 0:
             return {}
@@ -105,14 +106,15 @@ class StepCosts:
             dense_seconds(self.layout),
             round_seconds(self.communicator),
             statistics.median(leading),
+            statistics.median(rounds),
             self._sent / self.steps,
         ]
-        rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 5]
-        own, rehearsed, latency, lead, _ = rows.max(0).values.tolist()
+        rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 6]
+        own, rehearsed, latency, lead, in_sequence, _ = rows.max(0).values.tolist()
         workers, size = self.communicator.size, self.layout.num_bytes
-        compressed = Cost(own + lead, statistics.median(rounds), rows[:, 4].mean().item())
+        compressed = Cost(own + lead, in_sequence, rows[:, 5].mean().item())
         dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_bytes(size, workers))
-        return {NAME: break_even(compressed, dense, latency)}
+        return {NAME: break_even(compressed, dense, latency), ROUNDS: in_sequence}
 
 
 def round_seconds(communicator: Communicator) -> float:

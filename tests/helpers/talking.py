@@ -76,6 +76,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     for row, worker in zip(charges, local_workers, strict=True):
         row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # bytes of all_gather_messages
     heard["charges"] = charges[:, 1:].tolist()
+    heard["rounds"] = torch.tensor([own.clock.rounds for own in (communicator, reduced)])
     return heard
 
 

@@ -52,12 +52,22 @@ def test_runs_are_compared_with_dense_training(tmp_path: Path, capsys: pytest.Ca
     run(tmp_path)
     assert main([str(tmp_path), "--bandwidth", "64kbit", "unlimited", "--latency-us", "0"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("latency counts once per step of every compressed method, because runs do not ")
+    assert said.startswith("the latency of runs without comm/rounds counts once per step, also if ")
     slow, fast = said.split("## 4 workers, unlimited")
     method = next(name for name in rows(slow) if name.startswith("top_k"))
     assert rows(slow)[method][:4] == ["245.0", "110.0", "10.0", "125.0"]
     assert rows(fast)[method][:4] == ["120.0", "110.0", "10.0", "0.0"]
     assert "best: dense" in fast
+
+
+def test_rounds_are_those_of_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """125 ms for the bytes, and 2 ms for each of 8 rounds."""
+    lines = [{**RECORD, "step": step, "comm/rounds": 8.0} for step in (1, 2, 3)]
+    write_run(tmp_path, workers=4, records=lines)
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "2000"]) == 0
+    said = capsys.readouterr().out
+    assert "counts once" not in said
+    assert rows(said)["top_k, density 0.01"][3] == "141.0"
 
 
 def test_seeds_of_a_method_are_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from compressors.top_k import TopK
 from trainers.break_even import (
     ANY_BANDWIDTH,
     NAME,
+    ROUNDS,
     Cost,
     StepCosts,
     break_even,
@@ -101,6 +102,7 @@ def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_b
     layout, communicator = layout_of(1000), Communicator(workers)
     costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
     for taken, sent in zip(seconds, num_bytes, strict=True):
+        communicator.clock.restart()
         if reducer.traits.linear:
             communicator.all_reduce_mean(
                 [torch.zeros(len(communicator.local_workers), sent // 4)], lambda rows: rows.sum(0)
@@ -119,7 +121,8 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
     costs = costs_after_steps(build_reducer(made, 1000), 4, [9.0, 0.3, 0.5], [40, 60, 80])
     monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
     expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
-    assert costs.summary() == {NAME: pytest.approx(expected)}
+    rounds = 1 if method == "top_k" else 2 * 3  # a gather; a ring all-reduce of 4 workers
+    assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: rounds}
 
 
 def costs_with_leader(workers: int, processes: int, rank: int) -> StepCosts:
@@ -154,6 +157,7 @@ def test_a_leader_counts_the_same_in_any_number_of_processes(
     monkeypatch.setattr(Communicator, "collect", lambda self, own: joined)
     expected = 8 * (1.5 * 4000 - 2 * 100) / (0.3 + 0.2 - 0.1)
     assert [costs.summary()[NAME] for costs in everyones] == [pytest.approx(expected)] * processes
+    assert [costs.summary()[ROUNDS] for costs in everyones] == [2] * processes
 
 
 def test_dense_training_and_a_single_worker_have_none() -> None:
@@ -184,4 +188,5 @@ def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
         summary = json.loads(path.read_text())
         assert (NAME in summary) == (method != "none")
         assert summary.get(NAME, 0.0) >= 0.0
+        assert summary.get(ROUNDS) == (None if method == "none" else 2)  # gathers of values and positions
         assert 0 <= summary["time/communication_seconds"] <= summary["time/reduce_seconds"]

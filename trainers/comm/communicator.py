@@ -145,6 +145,7 @@ class Communicator:
             itemsize = tensors[0].itemsize
             self._charges.gather(kind, own * itemsize, everyones.sum() * itemsize)
         if self.world_size == 1:
+            self.clock.rounds += 1  # as between machines; the host does not wait for a GPU
             return fields
         return self._transfers.all_gather_ragged(fields, lengths)
 
@@ -166,6 +167,7 @@ class Communicator:
         self._charges.link_of_gather(own, lengths.sum())
         self._charges.sent_elements(math.inf)
         if self.world_size == 1:
+            self.clock.rounds += 1
             return joined
         local = self._transfers.here(torch.from_numpy(np.concatenate(joined)))
         everyones = self._transfers.all_gather_ragged([[local]], lengths)[0][0].cpu().numpy()

@@ -1,4 +1,4 @@
-"""Break-even bandwidth in records and as text.
+"""Break-even bandwidth and rounds in records, and the bandwidth as text.
 
 Standard library only, because code that reads results uses it.
 """
@@ -6,6 +6,7 @@ Standard library only, because code that reads results uses it.
 from collections.abc import Sequence
 
 NAME = "comm/break_even_bits_per_second"
+ROUNDS = "comm/rounds"  # sequential messages of a step
 ANY_BANDWIDTH = 1e15  # a petabit per second stands for any network, because JSON has no infinity
 _UNITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s"))
 
