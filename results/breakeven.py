@@ -283,8 +283,8 @@ def element_bytes(runs: list[Run], workers: int, size: int) -> int:
 def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], float]:
     """(seconds of compression, bytes as if all were gathered, rounds), seconds of compute; of a worker.
 
-    All are of a step, of the run's last session, whose workers and processes are known. A run without a record of its
-    rounds counts one. Raises ``ValueError`` if it recorded too few steps.
+    All are of a step, and of the run's last session, whose workers and processes are known. A run without a
+    record of its rounds counts one. Raises ``ValueError`` if it recorded too few steps.
     """
     session = LastSession(run)
     local = workers // int(run.environment.get("processes", 1))
