@@ -84,13 +84,14 @@ def of_runs(runs: Iterable[RunInfo], command: str, *, allow_modified: bool = Fal
 
 
 def machine_of(environment: dict[str, Any]) -> str:
-    """Processor, cores, system and versions, from a run's environment.json."""
+    """Processor, cores, GPUs in use, system and versions, from a run's environment.json."""
     packages = environment.get("packages")
     torch = packages.get("torch") if isinstance(packages, dict) else None
     cores = environment.get("cores")
     facts = [
         environment.get("processor") or "processor not recorded",
         f"{cores} cores" if cores else "",
+        " and ".join(map(str, gpus)) if isinstance(gpus := environment.get("gpus"), list) else "",
         str(environment.get("platform") or "").split("-")[0],
         f"Python {environment['python']}" if environment.get("python") else "",
         f"torch {torch}" if torch else "",

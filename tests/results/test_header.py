@@ -126,6 +126,8 @@ def test_facts_of_strangers_stay_on_their_line() -> None:
     machine = header.machine_of({"processor": "x\n# y <b>`z`", "cores": [1], "packages": 5, "platform": 7})
     assert machine == "x # y &lt;b&gt;\\`z\\`, [1] cores, 7"
     assert header.machine_of({}) == "processor not recorded"
+    assert header.machine_of({"processor": "x", "cores": 4, "gpus": []}) == "x, 4 cores"
+    assert header.machine_of({"processor": "x", "gpus": ["NVIDIA H100"]}) == "x, NVIDIA H100"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT / "results/pages")) for path in PAGES])

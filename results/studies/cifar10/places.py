@@ -20,6 +20,7 @@ EF21_TOP_K = "EF21 around Top-k 1 %"
 DENSITIES = ("1 %", "0.1 %")
 WORKERS = (1, 2, 4, 8, 16)
 PARTITIONS = {"by_label": "by label", "dirichlet": "Dirichlet(0.1)"}
+OF_RESNET18 = (NONE, TOP_K.format("0.1 %"), RULE.format("0.1 %"), ACCORDION)
 THREE = (NONE, TOP_K.format("1 %"), EQUAL.format("1 %"))
 
 # The methods of each section when all sweeps have finished
@@ -38,7 +39,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(PARTITIONS, THREE),
     **{f"workers {number}": THREE for number in WORKERS},
     "precision": (NONE,),
-    "resnet18": (NONE, TOP_K.format("0.1 %"), RULE.format("0.1 %"), ACCORDION),
+    "resnet18": OF_RESNET18,
+    "resnet18, short warm-up": OF_RESNET18,
 }
 
 Methods = dict[str, Seeds]  # by label
@@ -48,7 +50,7 @@ def section_of(run: Run) -> str:
     """The section of a run, by the settings in which it differs from the main comparison."""
     config = run.config
     if config["model"]["_target_"].endswith("resnet18"):
-        return "resnet18"
+        return "resnet18, short warm-up" if config["schedule"]["warmup_epochs"] < 5 else "resnet18"
     if config["trainer"]["precision"] == "fp32":
         return "precision"
     if (partition := config["data"]["partition"]) != "iid":

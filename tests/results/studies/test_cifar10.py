@@ -22,6 +22,7 @@ main = command_of_results("study", "cifar10")
 EF21 = {"_target_": "compressors.feedback.EF21", "_partial_": True}
 COSINE = {"_target_": "trainers.schedules.schedules.Cosine", "peak": 10, "warmup_epochs": 1}
 STEPS = {"_target_": "trainers.schedules.schedules.WarmupStep", "peak": 10, "milestones": [3, 4.5]}
+RESNET18 = {"model": {"_target_": "models.resnet.resnet18"}}
 MATCHED = {"one_percent": 0.04, "tenth_percent": 0.2}
 # Compressor, its settings and other settings, by section and label
 PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
@@ -52,7 +53,8 @@ PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
     },
     "workers 1": {"none": ("none", {}, {"workers": 1, "trainer": {"epochs": 2}})},
     "precision": {"none": ("none", {}, {"trainer": {"precision": "fp32"}})},
-    "resnet18": {"none": ("none", {}, {"model": {"_target_": "models.resnet.resnet18"}})},
+    "resnet18": {"none": ("none", {}, RESNET18 | {"schedule": STEPS | {"warmup_epochs": 5}})},
+    "resnet18, short warm-up": {"none": ("none", {}, RESNET18 | {"schedule": STEPS | {"warmup_epochs": 1}})},
 }
 ACCURACIES = {"none": 0.84, "Top-k 1 %": 0.82, "threshold, bytes of Top-k 1 %": 0.83}
 BYTES = {
