@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from configs import CONF, resolved
 from gpu_hours import BYTES_PER_ENTRY, BYTES_PER_SECOND, OPERATIONS_PER_SECOND, cost, hours_of
-from sweep_files import SWEEPS, name_of, params_of
+from sweep_files import SWEEPS, jobs_of, name_of, params_of
 
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.records.identity import identify
@@ -19,13 +19,6 @@ PRESETS = {f"paper/{path.stem}" for path in (CONF / "experiment/paper").glob("*.
 IMAGES, WORDS = 50_000, 2_088_628  # images of CIFAR's training split, tokens of WikiText-2's
 IMAGENET = 1_281_167  # training images
 POSITIVES = 20_000_263 - 138_493  # ratings of MovieLens-20M, without the last one of each user
-
-
-def jobs(path: Path) -> list[dict[str, str]]:
-    """Jobs of a sweep that contain every value of every setting, all with seed 0."""
-    values = {key: str(of_key).split(",") for key, of_key in params_of(path).items()} | {"seed": ["0"]}
-    most = max(map(len, values.values()))
-    return [{key: of_key[i % len(of_key)] for key, of_key in values.items()} for i in range(most)]
 
 
 def steps_of(config: dict[str, Any]) -> int:
@@ -51,7 +44,7 @@ def steps_of(config: dict[str, Any]) -> int:
 )
 def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> None:
     lengths, hours, ids = {}, {}, set()
-    for job in jobs(path):
+    for job in jobs_of(path):
         typed = [f"{key}={value}" for key, value in job.items()]
         config = resolved(f"+sweeps={name_of(path)}", *typed)
         check(config)
@@ -61,7 +54,7 @@ def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> Non
         if "convex/" not in job["experiment"]:
             hours[job["experiment"]] = hours_of(config, steps)
         ids.add(identify(config).id)
-    assert len(ids) == len(jobs(path)), "settings that change nothing"
+    assert len(ids) == len(jobs_of(path)), "settings that change nothing"
     num_runs = math.prod(len(str(values).split(",")) for values in params_of(path).values())
     whole = sum(steps * num_runs // len(lengths) for steps in lengths.values())
     comment = path.read_text().splitlines()[2]

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 from command_line import Background, command
+from configs import resolved
 from hydra._internal.utils import create_config_search_path
 from hydra.core.utils import setup_globals
 from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
-from sweep_files import SWEEPS, is_every_method, name_of, params_of
+from sweep_files import SWEEPS, is_every_method, jobs_of, name_of, params_of
 
 from trainers.config import guard, yaml_loader
+from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.old_names import SWEEPS as OLD_NAMES
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
@@ -42,6 +44,17 @@ def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
     runs = math.prod(len(str(each).split(",")) for each in values if not is_every_method(each))
     words = "runs a method" if any(map(is_every_method, values)) else "runs"
     assert comment[1].startswith(f"# {runs} {words}, ")
+
+
+ALONE = [path for path in SWEEPS if path.parent.name == "sweeps"]  # of no study
+
+
+@pytest.mark.parametrize("path", ALONE, ids=map(name_of, ALONE))
+def test_all_settings_of_a_sweep_fit_each_other(path: Path) -> None:
+    for job in jobs_of(path):
+        config = resolved(f"+sweeps={name_of(path)}", *(f"{key}={value}" for key, value in job.items()))
+        check(config)
+        refuse_settings_without_effect(config, {*job})
 
 
 @pytest.fixture

@@ -25,3 +25,10 @@ def params_of(path: Path) -> dict[str, str]:
     below = [ROOT / f"sweeps/{name}.yaml" for name in sweep.get("defaults", ()) if isinstance(name, str)]
     found = {key: value for file in below if file.exists() for key, value in params_of(file).items()}
     return found | sweep.get("hydra", {}).get("sweeper", {}).get("params", {})
+
+
+def jobs_of(path: Path) -> list[dict[str, str]]:
+    """Jobs of a sweep that contain every value of every setting, all with seed 0."""
+    values = {key: str(of_key).split(",") for key, of_key in params_of(path).items()} | {"seed": ["0"]}
+    most = max(map(len, values.values()))
+    return [{key: of_key[i % len(of_key)] for key, of_key in values.items()} for i in range(most)]
