@@ -316,6 +316,21 @@ def test_without_a_gpu_it_says_so_and_leaves_no_page(
     assert not list(tmp_path.iterdir())
 
 
+def test_short_kernels_of_a_work_are_one_row() -> None:
+    times = {"first": 96.0, "second": 3.5, "third": 0.3, "fourth": 0.2}
+    rows = [
+        {"table": "kernels", "size": "11 M", "work": work, "kernel": kernel, "ms": ms}
+        for work in ("mark", "select")
+        for kernel, ms in times.items()
+    ]
+    shown = [line for line in tables(rows) if "select" in line]
+    assert [line.split(" | ")[2:] for line in shown] == [
+        ["first", "96 |"],
+        ["second", "3.5 |"],
+        ["2 others", "0.5 |"],
+    ]
+
+
 def test_parts_together_run_at_the_same_time_and_the_page_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 from benchmarks.gpu.goals import judge
 from benchmarks.gpu.parts import PARTS
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
+SHARE = 0.03  # of a work's time: kernels that take less are shown together
 HEADINGS = {
     "tests": "pytest tests/compressors/kernels/test_gpu_kernels.py and test_gpu_reducers.py",
     "bandwidth": "One segment of one worker, fp32, density as named; 12 bytes an entry by definition",
@@ -62,12 +63,27 @@ def tables(rows: Sequence[Row]) -> list[str]:
     lines: list[str] = []
     for name in dict.fromkeys(row["table"] for row in rows):
         own = [{k: v for k, v in row.items() if k != "table"} for row in rows if row["table"] == name]
+        own = _longest(own) if name == "kernels" else own
         lines += (
             ["", f"{HEADINGS[name]}:", "", *_table(own)]
             if lines
             else [f"{HEADINGS[name]}:", "", *_table(own)]
         )
     return lines
+
+
+def _longest(rows: Sequence[Row]) -> list[Row]:
+    """The kernels that take at least ``SHARE`` of their work's time, and the others of each work together."""
+    works: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        works.setdefault((row["size"], row["work"]), []).append(row)
+    found: list[Row] = []
+    for own in works.values():
+        least = SHARE * sum(row["ms"] for row in own)
+        found += [row for row in own if row["ms"] >= least]
+        if others := [row["ms"] for row in own if row["ms"] < least]:
+            found.append(own[0] | {"kernel": f"{len(others)} others", "ms": sum(others)})
+    return found
 
 
 def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
