@@ -24,10 +24,12 @@ class NoCompression(Reducer):
         segments = [given.formed() for given in inputs]
         norms = backend_of(segments[0].rows.device).squared_norms(segments)
         means = communicator.all_reduce_mean([segment.rows for segment in segments], _add_up)
-        # The residual and its norm are always 0: one 0 each for all segments, and on a GPU one launch.
-        residual, error = segments[0].rows.new_zeros(1, 1), norms[0].new_zeros(1, 1)
+        # The residuals are always 0, so each needs one element only: not one for all, because a wrapper may
+        # keep and change the residual of a segment of one element. All are made by one launch on a GPU.
+        residuals = segments[0].rows.new_zeros(len(segments), 1, 1)
+        error = norms[0].new_zeros(1, 1)
         mean, left, compressed = {}, {}, {}
-        for segment, own, norm in zip(segments, means, norms, strict=True):
+        for segment, own, norm, residual in zip(segments, means, norms, residuals, strict=True):
             mean[segment.name] = own
             left[segment.name] = residual.expand_as(segment.rows)
             compressed[segment.name] = Compressed(segment.num_elements, error.expand_as(norm), norm)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reducer, Segment, Step, inputs_of
-from compressors.core.payloads import divide
+from compressors.core.payloads import divide_all
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
@@ -136,7 +136,7 @@ class _Rehearsal:
         sums = [add_up(tensor) for tensor in rows]
         flat = torch.cat(sums)
         flat += flat
-        return [divide(piece, 2) for piece in flat.split([tensor.numel() for tensor in sums])]
+        return divide_all(list(flat.split([tensor.numel() for tensor in sums])), 2)
 
 
 @torch.inference_mode()

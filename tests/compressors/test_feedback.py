@@ -14,7 +14,7 @@ from shifting import FEEDBACKS as FEEDBACKS_IN_PROCESSES
 from shifting import results
 from torch import Tensor
 
-from compressors.api import Reducer, Step, Wrapper, inputs_of
+from compressors.api import Reducer, Segment, Step, Wrapper, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import DIANA, EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
 from compressors.none import NoCompression
@@ -24,6 +24,7 @@ from compressors.top_k import TopK
 from compressors.two_way import TwoWay
 from trainers import requirements
 from trainers.checkpoint.tree import walk
+from trainers.comm.communicator import Communicator
 from trainers.schedules.schedules import ConstantRate
 
 W, D, STEPS = 3, 60, 6
@@ -63,6 +64,20 @@ def test_ef21_is_its_definition() -> None:
         difference = gradients(step).numpy() - shifts
         shifts += np.where(top(difference, 6), difference, 0)
         np.testing.assert_allclose(mean, shifts.mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_residuals_of_dense_training_share_no_memory() -> None:
+    """A wrapper adds to the residual in place, also to that of a layer of one element of one worker."""
+    reducer = build_reducer(NoCompression(), 2, MomentumCorrection)
+    communicator = Communicator(1)
+    layers = [Segment(name, torch.zeros(1, 1), ((1,),)) for name in ("a", "b")]
+    state = reducer.init(layers)
+    for step, expected in enumerate(((1.0, 10.0), (1.9, 19.0), (2.71, 27.1))):
+        given = [
+            layer._replace(rows=torch.tensor([[own]])) for layer, own in zip(layers, (1.0, 10.0), strict=True)
+        ]
+        reduced, state = reducer.reduce(inputs_of(given), state, Step(0, step), communicator)
+        assert [reduced.mean[name].item() for name in ("a", "b")] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("scale", ["gradient", "step"])

@@ -215,9 +215,9 @@ def _resnet18(found: Mapping[str, Methods]) -> str:
         and for ACCORDION a choice after each epoch."""
     short = """The same with 15 epochs, the rate divided by 10 after 7.5 and 12.5, and a warm-up of one epoch,
         to a rate of 1.6 in 24 steps: the two sweeps of version cf079bc2a7, on an H100, a minute and a half to
-        four minutes a run with four to eight side by side. **The network does not train**, not even with
-        `none`, whose loss is that of a guess, ln 10, after 30 steps. Nothing can be told of the methods from
-        this. Two of the twelve runs were cut off by the end of the time on the GPU."""
+        four minutes a run with four to eight side by side. **`none` does not train**: its loss is that of a
+        guess, ln 10, after 30 steps. No run of a method ended above 34 %, so nothing can be told of the
+        methods from this. Two of the twelve runs were cut off by the end of the time on the GPU."""
     return "\n".join(
         [
             f"## {TITLES['resnet18']}\n\n{_rows_of_resnet18('resnet18', found)}\n{paragraph(note)}",

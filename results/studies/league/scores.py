@@ -110,9 +110,9 @@ def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[flo
     compute = statistics.median(cost_of_run(run, workers)[1] for run in of_task.dense.values())
     is_dense = own is of_task.dense
     costs = [cost_of_run(run, workers)[0] for run in own.values()]
-    seconds, gathered, rounds = (statistics.median(column) for column in zip(*costs, strict=True))
-    of_dense = Line(0.0), Line(0.0, 2.0)
-    cost = Cost("", 0.0, gathered, *(of_dense if is_dense else (Line(seconds), Line(rounds))))
+    seconds, gathered, _ = (statistics.median(column) for column in zip(*costs, strict=True))
+    rounds = Line(0.0, 2.0) if is_dense else Line(1.0)  # for all methods, because older runs lack theirs
+    cost = Cost("", 0.0, gathered, Line(0.0 if is_dense else seconds), rounds)
     step = [
         predict(cost, compute, workers, Network(bits_per_second(rate), LATENCY_SECONDS)).step
         for rate in LINK_RATES

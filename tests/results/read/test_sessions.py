@@ -58,7 +58,7 @@ def test_step_numbers_may_fall_where_a_run_begins(tmp_path: Path, recorded: tupl
     old = [record(step, step / 60, 1000.0 * step, update=0.5) for step in (60, 100, 180)]
     new = [record(step, step / 30, 180_000 + 3000.0 * (step - 90)) for step in recorded]
     folder = resumed(tmp_path, 180, old + new, workers=4)
-    assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0), pytest.approx(0.11))
+    assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0, 1.0), pytest.approx(0.11))
 
 
 def test_an_interrupted_run_counts_its_last_session(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_an_interrupted_run_counts_its_last_session(tmp_path: Path) -> None:
     lines = [record(step, step / 30, 3000.0 * step, update=0.5) for step in (10, 20)]
     lines += [record(step, step / 30, 3000.0 * step) for step in (30, 40)]
     folder = resumed(tmp_path, 25, lines, workers=4)
-    assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0), pytest.approx(0.11))
+    assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0, 1.0), pytest.approx(0.11))
 
 
 def test_a_session_without_steps_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
