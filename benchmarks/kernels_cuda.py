@@ -49,7 +49,8 @@ def measure_kernels(options: Options, record: Record) -> None:
 
 def _measure_size(options: Options, record: Record, label: str, size: int) -> None:
     from compressors.kernels.gpu import blocks as blocks
-    from compressors.kernels.gpu.backend import NO_FUSED_MULTIPLY_ADD, GpuKernels
+    from compressors.kernels.gpu.backend import GpuKernels
+    from compressors.kernels.gpu.selection import NO_FUSED_MULTIPLY_ADD
     from compressors.kernels.gpu.table import DeviceTable
 
     device = options.device

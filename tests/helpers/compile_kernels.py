@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
-from compressors.kernels.gpu.backend import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD
+from compressors.kernels.gpu.selection import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD
 
 TABLES = {
     "pieces",
@@ -27,9 +27,11 @@ TABLES = {
     "draws",
     "jobs",
     "sent",
+    "sizes",
 }  # 64-bit tables and offsets
-NUMBERS = {"tiles", "num_rows", "size"}
-TOP = "the leading digit"
+NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs"}
+TOP, HIGHEST = "the leading digit", "the highest bit"
+OF_EIGHT_WARPS = (largest.count_digits, largest.guess, largest.share_ties)
 EVERY = [
     *(
         (blocks.mark, {"RULE": rule, "ADD": add})
@@ -38,11 +40,15 @@ EVERY = [
     *((blocks.pack, {"EXACT": exact}) for exact in (False, True)),
     (blocks.halve, {"TILE": 1024}),
     (blocks.total_up, {"TILE": 1024}),
-    (largest.count_digits, {"SHIFT": TOP, "WIDTH": 8, "ADD": True, "MARKED": False}),
-    (largest.count_digits, {"SHIFT": 0, "WIDTH": 7, "ADD": False, "MARKED": True}),
+    (largest.guess, {"SAMPLE": 2**14, "TOP": HIGHEST}),
+    (largest.gather, {}),
+    (largest.count_candidates, {"SHIFT": TOP, "WIDTH": 8, "TILE": 1024}),
+    (largest.count_candidates, {"SHIFT": 0, "WIDTH": 7, "TILE": 1024, "programs": 1}),  # Triton fixes a 1
+    (largest.count_digits, {"SHIFT": TOP, "WIDTH": 8}),
+    (largest.count_digits, {"SHIFT": 0, "WIDTH": 7}),
     (largest.choose_digit, {"SHIFT": TOP}),
     (largest.compare, {}),
-    (largest.share_ties, {"TILE": 1024}),
+    (largest.share_ties, {"TILE": 4096}),
     (drawn.set_bits, {"TILE": 1024}),
     (drawn.take, {"TILE": 1024}),
     (drawn.add_rows, {"TILE": 1024}),
@@ -58,7 +64,7 @@ def kind_of(name: str, entry: str, key: str) -> str:
         return f"*{entry}"
     if name in ("sums", "sums_of_all", "totals"):
         return "*fp64"
-    if name == "keys":
+    if name in ("keys", "candidates"):
         return f"*{key}"
     return "*i64" if name in TABLES else "*i32"
 
@@ -79,12 +85,13 @@ def main() -> None:
     for capability in (80, 90):
         for entry, key in (("fp32", "i32"), ("fp64", "i64")):
             for kernel, options_of_kernel in EVERY:
-                top = 23 if entry == "fp32" else 55
-                fixed = {n: top if v is TOP else v for n, v in options_of_kernel.items()}
+                bits = 32 if entry == "fp32" else 64
+                words = {TOP: bits - 9, HIGHEST: bits - 2}
+                fixed = {n: words.get(v, v) for n, v in options_of_kernel.items()}
                 names = kernel.arg_names
                 signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
                 source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
-                warps = EIGHT_WARPS if kernel in (largest.count_digits, largest.compare) else {}
+                warps = EIGHT_WARPS if kernel in OF_EIGHT_WARPS else {}
                 options = NO_FUSED_MULTIPLY_ADD | warps
                 compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
                 choices = " ".join(f"{n}={v}" for n, v in fixed.items())

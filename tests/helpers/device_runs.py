@@ -198,6 +198,8 @@ def steps_of(waits: list[Any]) -> list[list[Wait]]:
 
 def part_of(wait: Wait) -> str:
     """The name in docs/design.md of the part of a step in which the host waited."""
+    if any(frame.startswith("compressors/kernels/gpu/trial.py") for frame in wait.frames):
+        return "trial"
     if wait.what == "torch.cuda.synchronize":
         return "clock"
     if any(frame in wait.frames for frame in GRADIENTS):

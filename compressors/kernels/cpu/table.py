@@ -46,6 +46,8 @@ class PieceTable:
                 row_pieces.append(len(pieces))
         self.pieces = np.array(pieces, dtype=np.int64)  # [P, 6]
         self.row_pieces = np.array(row_pieces, dtype=np.int64)  # [S W + 1]
+        # [S W], entries of each row
+        self.row_sizes = np.repeat([edges[-1] for edges in self.edges], self.num_workers).astype(np.int64)
         self.parts = np.array(parts, dtype=np.int64)  # [sum of W L, 2], first and last block
         self.part_pieces = np.array(part_pieces, dtype=np.int64)
         self.part_of_segment = np.cumsum([0] + [self.num_workers * n for n in self.num_layers]).tolist()

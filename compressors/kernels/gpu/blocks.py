@@ -107,10 +107,11 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
     count = tl.load(counts + number)
     kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
     p = tl.load(piece + ENTRIES).to(kind)
+    words = tl.arange(0, 8 * BLOCKS)
+    word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0).to(tl.uint32, bitcast=True)
+    sent = tl.zeros((8 * BLOCKS,), tl.int32)
     if count > 0:
-        words = tl.arange(0, 8 * BLOCKS)
-        word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0).to(tl.uint32, bitcast=True)
-        most = tl.max(_ones(word), 0)
+        most = tl.max(ones(word), 0)
         limit = tl.zeros((8 * BLOCKS,), tl.int32)  # number of ties that a word may send
         if EXACT:
             key = tl.load(keys + tl.load(piece + ROW))
@@ -118,7 +119,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
             equal = tl.zeros((8 * BLOCKS,), tl.int32)
             left = word
             for _ in range(most):
-                x = tl.load(p + words * 32 + _lowest(left), mask=left != 0, other=0.0)
+                x = tl.load(p + words * 32 + lowest(left), mask=left != 0, other=0.0)
                 own = key_of(x, keys)
                 above += ((left != 0) & (own > key)).to(tl.int32)
                 equal += ((left != 0) & (own == key)).to(tl.int32)
@@ -127,12 +128,12 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
             limit = tl.minimum(equal, tl.maximum(unused, 0))
             sent = above + limit
         else:
-            sent = _ones(word)
+            sent = ones(word)
         at = tl.load(ends + number) - count + (tl.cumsum(sent, 0) - sent).to(tl.int64)
         base = tl.load(piece + BASE)
         left = word
         for _ in range(most):
-            i = words * 32 + _lowest(left)
+            i = words * 32 + lowest(left)
             taken = left != 0
             x = tl.load(p + i, mask=taken, other=0.0)
             if EXACT:
@@ -149,16 +150,17 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
         if count < tl.load(marked + number):
             tl.debug_barrier()  # wait until the zeros are written
             blocks = tl.arange(0, BLOCKS)
+            kept = tl.sum(tl.reshape(ones(word) - sent, (BLOCKS, 8)), 1) > 0
             lanes = tl.zeros((BLOCKS, 32), tl.float64)
             for line in tl.static_range(8):
                 here = blocks[:, None] * 256 + line * 32 + tl.arange(0, 32)[None, :]
-                wide = tl.load(p + here, mask=here < size, other=0.0).to(tl.float64)
+                wide = tl.load(p + here, mask=kept[:, None] & (here < size), other=0.0).to(tl.float64)
                 lanes += wide * wide
-            tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
+            tl.store(sums + first + blocks, add_halves(lanes), mask=kept & (blocks * 256 < size))
 
 
 @triton.jit
-def _ones(word):
+def ones(word):
     """Number of set bits of each uint32."""
     word = word - ((word >> 1) & 0x55555555)
     word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
@@ -167,9 +169,9 @@ def _ones(word):
 
 
 @triton.jit
-def _lowest(word):
+def lowest(word):
     """Position of the lowest set bit of each uint32; 31 if none is set."""
-    return _ones(word ^ (word - 1)) - 1
+    return ones(word ^ (word - 1)) - 1
 
 
 @triton.jit

@@ -1,8 +1,10 @@
-"""Triton kernels for the k-th largest magnitude of every row and its ties, by histograms of digits.
+"""Triton kernels for the k-th largest magnitude of every row and its ties.
 
-Digits have 8 bits, and the leading digit is first. Entries that agree with the known digits of the key are
-counted by their next digit; the counts of the largest digits determine the key's digit. Counts are integers,
-so the order of additions does not change the result.
+A sample of each row gives a guess of the key, the bits of the k-th largest magnitude, that is almost always
+too low. Entries that reach the guess are candidates. The key follows from histograms of the candidates'
+digits: digits have 8 bits, and the leading digit is first. Candidates that agree with the known digits of the
+key are counted by their next digit; the counts of the largest digits determine the key's digit. Counts are
+integers, so the order of additions does not change the result.
 """
 
 import triton
@@ -17,50 +19,106 @@ from compressors.kernels.gpu.blocks import (
     ROW,
     SIZE,
     key_of,
+    lowest,
+    ones,
 )
 
 DIGITS: tl.constexpr = tl.constexpr(256)
+GUESSED_BITS: tl.constexpr = tl.constexpr(16)  # leading bits of a guess; the others are 0
 
 
 @triton.jit
-def count_digits(
-    pieces,
-    factor,
-    keys,
-    masks,
-    counts,
-    histogram,
-    SHIFT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ADD: tl.constexpr,
-    MARKED: tl.constexpr,
-):
-    """Per row a histogram of the next digit of keys that agree with the row's known digits.
+def guess(pieces, row_pieces, sizes, ranks, factor, keys, SAMPLE: tl.constexpr, TOP: tl.constexpr):
+    """Per row the leading bits of the ``ranks``-th largest key of a sample of its entries p = e + factor g.
 
-    With ``ADD`` the keys are those of p = e + factor g.
+    The ``SAMPLE`` entries are evenly spaced. 0 for a row with fewer than ``ranks`` entries. ``TOP`` is the
+    number of a key's highest bit.
     """
+    row = tl.program_id(0)
+    piece = pieces + COLUMNS * tl.load(row_pieces + row)
+    size, rank = tl.load(sizes + row), tl.load(ranks + row)
+    gradient = tl.load(piece + GRADIENT)
+    kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
+    j = tl.arange(0, SAMPLE).to(tl.int64)
+    count = tl.minimum(size, SAMPLE)
+    there = j < count
+    i = j * size // tl.maximum(count, 1)
+    x = tl.load(tl.load(piece + ENTRIES).to(kind) + i, mask=there, other=0.0)
+    adds = there & (gradient != 0)
+    change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
+    key = key_of(tl.where(adds, tl.fma(change, tl.load(factor), x), x), keys)
+    found = tl.zeros((), key.dtype)
+    for bit in tl.static_range(TOP, TOP - GUESSED_BITS, -1):
+        trial = found | (tl.full((), 1, key.dtype) << bit)
+        reached = tl.sum((there & (key >= trial)).to(tl.int32), 0)
+        found = tl.where(reached >= rank, trial, found)
+    tl.store(keys + row, found)
+
+
+@triton.jit
+def gather(pieces, factor, keys, masks, counts, ends, candidates, capacity):
+    """Write marked entries' keys to ``candidates``, each piece's up to its end; at most ``capacity``."""
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
+    count = tl.load(counts + number)
+    if count > 0:
+        words = tl.arange(0, 8 * BLOCKS)
+        inside = words * 32 < tl.load(piece + SIZE)
+        word = tl.load(masks + tl.load(piece + FIRST_BLOCK) * 8 + words, mask=inside, other=0)
+        left = word.to(tl.uint32, bitcast=True)
+        marked = ones(left)
+        p = tl.load(piece + ENTRIES).to(tl.pointer_type(factor.dtype.element_ty))
+        at = tl.load(ends + number) - count + (tl.cumsum(marked, 0) - marked).to(tl.int64)
+        for _ in range(tl.max(marked, 0)):
+            there = left != 0
+            x = tl.load(p + words * 32 + lowest(left), mask=there, other=0.0)
+            tl.store(candidates + at, key_of(x, keys), mask=there & (at < capacity))
+            at += there.to(tl.int64)
+            left = left & (left - 1)
+
+
+@triton.jit
+def count_candidates(
+    candidates,
+    capacity,
+    row_pieces,
+    ends,
+    keys,
+    histogram,
+    programs,
+    SHIFT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Per row a histogram of the next digit of its candidates that agree with the row's known digits.
+
+    ``programs`` work on each row.
+    """
+    row = (tl.program_id(0) // programs).to(tl.int64)
+    first, last = tl.load(row_pieces + row), tl.load(row_pieces + row + 1)
+    begin = tl.load(ends + first - 1, mask=first > 0, other=0)
+    end = tl.minimum(tl.load(ends + last - 1), capacity)
+    known = tl.load(keys + row) >> (SHIFT + WIDTH)
+    counts = tl.zeros((DIGITS,), tl.int32)
+    for tile in range(begin + tl.program_id(0) % programs * TILE, end, programs * TILE):
+        i = tile + tl.arange(0, TILE)
+        key = tl.load(candidates + i, mask=i < end, other=0)
+        digit = ((key >> SHIFT) & (DIGITS - 1 if WIDTH == 8 else 127)).to(tl.int32)
+        counts += tl.histogram(digit, DIGITS, mask=(i < end) & ((key >> (SHIFT + WIDTH)) == known))
+    digits = tl.arange(0, DIGITS)
+    tl.atomic_add(histogram + row * DIGITS + digits, counts, mask=counts > 0, sem="relaxed")
+
+
+@triton.jit
+def count_digits(pieces, factor, keys, histogram, SHIFT: tl.constexpr, WIDTH: tl.constexpr):
+    """The same of all entries p, for rows whose guess was too high or far too low."""
+    piece = pieces + COLUMNS * tl.program_id(0)
     size, row = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + ROW)
-    kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
-    p = tl.load(piece + ENTRIES).to(kind)
-    if MARKED:
-        size = tl.where(tl.load(counts + number) == 0, 0, size)
+    p = tl.load(piece + ENTRIES).to(tl.pointer_type(factor.dtype.element_ty))
     if size > 0:
         i = tl.arange(0, 256 * BLOCKS)
-        inside = i < size
-        if MARKED:
-            word = tl.load(masks + tl.load(piece + FIRST_BLOCK) * 8 + i // 32, mask=inside, other=0)
-            inside = inside & (((word >> (i % 32)) & 1) != 0)
-        x = tl.load(p + i, mask=inside, other=0.0)
-        if ADD:
-            gradient = tl.load(piece + GRADIENT)
-            adds = inside & (gradient != 0)
-            change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
-            x = tl.where(adds, tl.fma(change, tl.load(factor), x), x)
-            tl.store(p + i, x, mask=adds)
-        key = key_of(x, keys)
-        agrees = inside & ((key >> (SHIFT + WIDTH)) == (tl.load(keys + row) >> (SHIFT + WIDTH)))
+        key = key_of(tl.load(p + i, mask=i < size, other=0.0), keys)
+        agrees = (i < size) & ((key >> (SHIFT + WIDTH)) == (tl.load(keys + row) >> (SHIFT + WIDTH)))
         digit = ((key >> SHIFT) & (DIGITS - 1 if WIDTH == 8 else 127)).to(tl.int32)
         found = tl.histogram(digit, DIGITS, mask=agrees)
         tl.atomic_add(histogram + row * DIGITS + tl.arange(0, DIGITS), found, mask=found > 0, sem="relaxed")
@@ -89,20 +147,23 @@ def compare(pieces, factor, keys, masks, counts, above, equal):
     """Per piece the number of marked entries above their row's key, and the number equal to it."""
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
-    larger = tl.zeros((), tl.int32)
-    same = tl.zeros((), tl.int32)
+    larger = tl.zeros((8 * BLOCKS,), tl.int32)
+    same = tl.zeros((8 * BLOCKS,), tl.int32)
     if tl.load(counts + number) > 0:
-        i = tl.arange(0, 256 * BLOCKS)
-        inside = i < tl.load(piece + SIZE)
-        word = tl.load(masks + tl.load(piece + FIRST_BLOCK) * 8 + i // 32, mask=inside, other=0)
-        inside = inside & (((word >> (i % 32)) & 1) != 0)
+        words = tl.arange(0, 8 * BLOCKS)
+        inside = words * 32 < tl.load(piece + SIZE)
+        word = tl.load(masks + tl.load(piece + FIRST_BLOCK) * 8 + words, mask=inside, other=0)
+        left = word.to(tl.uint32, bitcast=True)
         p = tl.load(piece + ENTRIES).to(tl.pointer_type(factor.dtype.element_ty))
-        own = key_of(tl.load(p + i, mask=inside, other=0.0), keys)
         key = tl.load(keys + tl.load(piece + ROW))
-        larger = tl.sum((inside & (own > key)).to(tl.int32), 0)
-        same = tl.sum((inside & (own == key)).to(tl.int32), 0)
-    tl.store(above + number, larger)
-    tl.store(equal + number, same)
+        for _ in range(tl.max(ones(left), 0)):
+            there = left != 0
+            own = key_of(tl.load(p + words * 32 + lowest(left), mask=there, other=0.0), keys)
+            larger += (there & (own > key)).to(tl.int32)
+            same += (there & (own == key)).to(tl.int32)
+            left = left & (left - 1)
+    tl.store(above + number, tl.sum(larger, 0))
+    tl.store(equal + number, tl.sum(same, 0))
 
 
 @triton.jit

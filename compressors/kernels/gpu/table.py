@@ -39,6 +39,7 @@ class DeviceTable:
         num_pieces, num_blocks = len(host.pieces), len(host.sums)
         ends = np.append(host.part_pieces[1:], num_pieces) - 1
         self.row_pieces = upload(host.row_pieces, self.device)  # [S W + 1]
+        self.row_sizes = upload(host.row_sizes, self.device)  # [S W]
         self.part_ends = upload(ends, self.device)  # [sum of W L], the last piece of each
         # In one tensor, to be added together.
         self.both = torch.empty(2 * num_blocks, dtype=torch.float64, device=self.device)

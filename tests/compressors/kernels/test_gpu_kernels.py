@@ -31,6 +31,7 @@ pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 from compressors.kernels.gpu import backend as gpu
 from compressors.kernels.gpu import blocks as triton_blocks
 from compressors.kernels.gpu import largest as triton_largest
+from compressors.kernels.gpu import selection, trial
 from compressors.kernels.gpu import table as device_table
 from compressors.kernels.gpu.backend import GpuKernels, _can_run
 
@@ -116,6 +117,55 @@ def test_equals_reference(codec: object, dtype: torch.dtype, ties: bool) -> None
         assert torch.equal(found.input_norm, norms)
 
 
+@pytest.mark.parametrize("ties", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("guess", ["good", "too high", "of too many"])
+def test_the_largest_are_found_from_any_guess(
+    guess: str, dtype: torch.dtype, ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample of some of 4,100 entries; a guess that is of no use leads to a search among all entries."""
+    searched = []
+    monkeypatch.setattr(selection, "SAMPLE", 1024 if guess == "too high" else 32)
+    ranks, key_of_all = selection._ranks, selection._key_of_all
+
+    def given(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
+        found, capacity = ranks(sizes, wanted)
+        if guess == "too high":
+            found = np.where(sizes > selection.SAMPLE, 1, found).astype(np.int32)
+        return found, 20 if guess == "of too many" else capacity
+
+    monkeypatch.setattr(selection, "_ranks", given)
+    monkeypatch.setattr(selection, "_key_of_all", lambda *words: searched.append(words) or key_of_all(*words))
+    test_equals_reference(TopK(density=0.03), dtype, ties)
+    assert ties or bool(searched) == (guess != "good")
+
+
+def test_guesses_are_seldom_too_high_and_their_candidates_few() -> None:
+    drawn = np.random.default_rng(0).standard_normal((200, 2**17), dtype=np.float32)
+    drawn = np.sort(np.abs(drawn))[:, ::-1]
+    wanted = np.full(200, 131)  # 0.1 %
+    ranks, capacity = selection._ranks(np.full(200, 2**17), wanted)
+    place = np.random.default_rng(1).permuted(np.tile(np.arange(2**17), (200, 1)), axis=1)
+    sampled = np.sort(place[:, : selection.SAMPLE])[:, ranks[0] - 1]  # entries above the guess
+    assert (sampled >= 131).all() and sampled.sum() < capacity and capacity < 0.15 * drawn.size
+
+
+@pytest.mark.parametrize("kind", trial.RULES)
+def test_the_trial_of_a_gpu_notices_what_is_wrong(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    take, cpu = gpu.TAKES[kind], torch.device(DEVICE)
+    assert all(trial.is_right(kind, take, dtype, cpu) for dtype in (torch.float32, torch.float64))
+
+    def wrong(number: int, change: int) -> bool:
+        def taken(*words: object) -> tuple:
+            found = [list(own) for own in take(*words)]
+            found[number][0] = found[number][0] + change
+            return tuple(found)
+
+        return trial.is_right(kind, taken, torch.float32, cpu)
+
+    assert [wrong(number, 1) for number in range(4)] == 4 * [False]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_nan_counts_as_larger_than_any_number(dtype: torch.dtype) -> None:
     x = torch.tensor([1.0, float("nan"), float("-inf"), -3.0] + 300 * [0.5], dtype=dtype, device=DEVICE)
@@ -162,7 +212,7 @@ def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch)
     """Parts of 1 sum, of 40 sums (the most for one program), of more, and of enough for three rounds."""
     monkeypatch.setattr(device_table, "ALONE", 40)
     monkeypatch.setattr(device_table, "TILE", 16)
-    monkeypatch.setattr(gpu, "TILE", 16)
+    monkeypatch.setattr(selection, "TILE", 16)
     sizes = [1, 40, 41, 0, 333, 8 * 40 + 1, 64 * 40 + 5]
     ends = np.cumsum(sizes)
     parts = np.stack([ends - sizes, ends], 1)
@@ -170,7 +220,7 @@ def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch)
     adding = device_table.Adding(parts, DEVICE)
     assert len(adding.levels) == 3
     assert (adding.parts[:, 1] - adding.parts[:, 0]).max() <= 40
-    totals = gpu._add_up(sums.clone().to(DEVICE), adding)
+    totals = selection.add_up(sums.clone().to(DEVICE), adding)
     expected = np.empty(len(sizes))
     total_up(parts, sums.numpy()[None], expected[None])
     assert totals.tolist() == expected.tolist()
@@ -205,7 +255,7 @@ def test_what_was_sent_is_added_in_the_workers_order(
     codec: Codec, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several tiles, different numbers of entries, and none; the bits depend on the order of the sum."""
-    monkeypatch.setattr(gpu, "TILE", 256)
+    monkeypatch.setattr(selection, "TILE", 256)
     rows = torch.randn(3, 1305, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     rows[:, 100:102] = 0
     inputs = inputs_of([segment(own, str(i)) for i, own in enumerate(rows.split([100, 2, 3, 1200], 1))])

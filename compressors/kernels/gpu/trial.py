@@ -1,0 +1,57 @@
+"""A trial of the kernels on the machine's GPU, before a method uses them for the first time.
+
+The kernels were tested on few GPUs and with few versions of Triton. Only additions, comparisons and copies
+are in them, so the expected bits follow from torch's operators.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.core.norms import layer_norms
+from compressors.core.rules import AtLeast, Largest, Rule
+from compressors.core.segments import Input, Segment
+from compressors.kernels.gpu.selection import Taken
+from compressors.kernels.gpu.table import DeviceTable
+
+WORKERS, SIZES, FACTOR = 2, (20_000, 700), 0.5  # layers of more and of fewer entries than a sample
+NUMBER, THRESHOLD = 300, 2.0
+RULES: dict[type, Rule] = {AtLeast: AtLeast(THRESHOLD), Largest: Largest(NUMBER)}  # rules that are tried
+
+
+def is_right(kind: type, take: Callable[..., Taken], dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether ``take`` selects as the rule says: values, positions, numbers, the rest and its norms."""
+    generator = torch.Generator().manual_seed(0)
+    rest, gradient = (
+        torch.randn(WORKERS, sum(SIZES), generator=generator).mul_(8).round_().div_(8).to(device, dtype)
+        for _ in range(2)
+    )
+    p = rest + FACTOR * gradient  # exact, with many equal magnitudes
+    given = Input(Segment("trial", gradient, tuple((size,) for size in SIZES)), rest, FACTOR)
+    table = DeviceTable([given])
+    table.point([given])
+    (values,), (indices,), (sent,), (errors, norms) = take(table, [RULES[kind]], rest.new_full((1,), FACTOR))
+    marks = _expected(kind, p)
+    assert indices is not None
+    rows, where = marks.nonzero(as_tuple=True)
+    kept = torch.where(marks, 0, p)
+    edges = given.segment.edges
+    counts = [own.sum(1).tolist() for own in marks.split(list(SIZES), 1)]
+    return (
+        torch.equal(values, p[rows, where])
+        and torch.equal(indices, where.int())
+        and np.array_equal(sent.T, counts)
+        and torch.equal(rest, kept)
+        and torch.equal(errors.view(WORKERS, -1), layer_norms(kept, edges))
+        and torch.equal(norms.view(WORKERS, -1), layer_norms(p, edges))
+    )
+
+
+def _expected(kind: type, p: Tensor) -> Tensor:
+    """Marks of the selected entries of ``p`` [W, d]."""
+    if kind is AtLeast:
+        return p.abs() >= THRESHOLD
+    order = p.abs().argsort(dim=1, descending=True, stable=True)[:, :NUMBER]
+    return torch.zeros_like(p, dtype=torch.bool).scatter_(1, order, True)
