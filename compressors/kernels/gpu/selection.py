@@ -59,7 +59,9 @@ def take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -
     keys, left = _key_of_candidates(table, factor, keys, wanted, capacity)
     counts, ties = _share(table, factor, keys, left)
     ends, up_to, sent = _counted(table, counts)
-    # If a row has fewer candidates than wanted, or more than fit, another number than the wanted is selected.
+    # All marked entries above a key are selected, and the first of its equals: if their number is the wanted
+    # one, they are the largest, whatever the key. It is another one if a row has too few candidates, or so
+    # many that they do not fit.
     if not np.array_equal(np.concatenate([own.sum(1) for own in sent]), wanted):
         keys, left = _key_of_all(table, factor, wanted)
         mark(table, factor, keys, blocks.AT_LEAST, add=False)
