@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
-from compressors.kernels.gpu.selection import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD
+from compressors.kernels.gpu.selection import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD, SIXTEEN_WARPS
 
 TABLES = {
     "pieces",
@@ -31,7 +31,11 @@ TABLES = {
 }  # 64-bit tables and offsets
 NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs"}
 TOP, HIGHEST = "the leading digit", "the highest bit"
-OF_EIGHT_WARPS = (largest.count_digits, largest.guess, largest.share_ties)
+WARPS = {
+    largest.count_digits: EIGHT_WARPS,
+    largest.share_ties: EIGHT_WARPS,
+    largest.guess: SIXTEEN_WARPS,
+}
 EVERY = [
     *(
         (blocks.mark, {"RULE": rule, "ADD": add})
@@ -91,7 +95,7 @@ def main() -> None:
                 names = kernel.arg_names
                 signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
                 source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
-                warps = EIGHT_WARPS if kernel in OF_EIGHT_WARPS else {}
+                warps = WARPS.get(kernel, {})
                 options = NO_FUSED_MULTIPLY_ADD | warps
                 compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
                 choices = " ".join(f"{n}={v}" for n, v in fixed.items())

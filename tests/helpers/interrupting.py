@@ -15,9 +15,10 @@ import torch
 from command_line import ROOT
 
 from trainers.break_even import NAME as BREAK_EVEN
+from trainers.break_even import ROUNDS
 from trainers.checkpoint.files import is_complete, read_checkpoint, step_folders
 
-CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
+CLOCKED = ("wall_seconds", BREAK_EVEN, ROUNDS, "checksums")  # of the last session alone
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 DYING = str(Path(__file__).with_name("dying_run.py"))

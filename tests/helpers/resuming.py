@@ -12,11 +12,12 @@ from configs import resolved
 from safetensors import safe_open
 
 from trainers.break_even import NAME as BREAK_EVEN
+from trainers.break_even import ROUNDS
 from trainers.checkpoint.saving import Checkpoints
 from trainers.run import training
 from trainers.run.folder import RunFolder
 
-CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
+CLOCKED = ("wall_seconds", BREAK_EVEN, ROUNDS, "checksums")  # of the last session alone
 
 
 class Crash(Exception):

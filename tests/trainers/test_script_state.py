@@ -168,7 +168,7 @@ def test_metrics_are_those_of_a_run(found: Found) -> None:
         assert {name: result["metrics"][name] for name in expected} == expected
         own = result["metrics"].keys() - expected.keys()
         times = {"time/reduce_seconds", "time/step_seconds", "comm/break_even_bits_per_second"}
-        assert own == {"step", "train/steps_skipped", *times}
+        assert own == {"step", "train/steps_skipped", "comm/rounds", *times}
 
 
 def test_a_log_in_one_line() -> None:

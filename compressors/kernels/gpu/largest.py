@@ -31,8 +31,8 @@ GUESSED_BITS: tl.constexpr = tl.constexpr(16)  # leading bits of a guess; the ot
 def guess(pieces, row_pieces, sizes, ranks, factor, keys, SAMPLE: tl.constexpr, TOP: tl.constexpr):
     """Per row the leading bits of the ``ranks``-th largest key of a sample of its entries p = e + factor g.
 
-    The ``SAMPLE`` entries are evenly spaced. 0 for a row with fewer than ``ranks`` entries. ``TOP`` is the
-    number of a key's highest bit.
+    A row of at most ``SAMPLE`` entries is its own sample. The key is 0 for a row with fewer than ``ranks``
+    entries. ``TOP`` is the number of a key's highest bit.
     """
     row = tl.program_id(0)
     piece = pieces + COLUMNS * tl.load(row_pieces + row)
@@ -42,7 +42,10 @@ def guess(pieces, row_pieces, sizes, ranks, factor, keys, SAMPLE: tl.constexpr, 
     j = tl.arange(0, SAMPLE).to(tl.int64)
     count = tl.minimum(size, SAMPLE)
     there = j < count
-    i = j * size // tl.maximum(count, 1)
+    i = j
+    if size > SAMPLE:
+        # Another place in each of ``SAMPLE`` intervals: with even distances, all could be of one channel.
+        i = (j * size + (j * 10127 % SAMPLE) * size // SAMPLE) // SAMPLE
     x = tl.load(tl.load(piece + ENTRIES).to(kind) + i, mask=there, other=0.0)
     adds = there & (gradient != 0)
     change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)

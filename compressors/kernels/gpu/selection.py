@@ -21,7 +21,8 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
 # A product and a sum round twice, as on the CPU.
 NO_FUSED_MULTIPLY_ADD = {"enable_fp_fusion": False}
-EIGHT_WARPS = {"num_warps": 8}  # for kernels with a whole piece in registers
+# For kernels with a whole piece, or a whole sample, in registers
+EIGHT_WARPS, SIXTEEN_WARPS = {"num_warps": 8}, {"num_warps": 16}
 SAMPLE = 2**14  # entries of a row from which the key of its candidates is guessed
 MOST_PROGRAMS = 2**10  # that count the digits of all rows' candidates
 
@@ -53,7 +54,7 @@ def take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -
     ranks, capacity = _ranks(table.host.row_sizes, wanted)
     top_bit = 8 * keys.itemsize - 2
     of_rows = (table.row_pieces, table.row_sizes, upload(ranks, table.device))
-    options = {"SAMPLE": SAMPLE, "TOP": top_bit, **NO_FUSED_MULTIPLY_ADD, **EIGHT_WARPS}
+    options = {"SAMPLE": SAMPLE, "TOP": top_bit, **NO_FUSED_MULTIPLY_ADD, **SIXTEEN_WARPS}
     largest.guess[(table.num_rows,)](table.pieces, *of_rows, factor, keys, **options)
     mark(table, factor, keys, blocks.AT_LEAST)
     keys, left = _key_of_candidates(table, factor, keys, wanted, capacity)
@@ -81,7 +82,7 @@ def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
     sampled = np.minimum(sizes, SAMPLE)
     expected = wanted * sampled / np.maximum(sizes, 1)
     ranks = np.where(sizes <= SAMPLE, wanted, np.ceil(expected + 4 * np.sqrt(expected) + 4)).astype(np.int32)
-    reached = np.minimum(sizes, 1.5 * ranks * sizes / np.maximum(sampled, 1) + SAMPLE)
+    reached = np.minimum(sizes, 2 * ranks * sizes / np.maximum(sampled, 1) + SAMPLE)
     return ranks, int(reached.sum())
 
 

@@ -1,7 +1,7 @@
 """A trial of the kernels on the machine's GPU, before a method uses them for the first time.
 
-The kernels were tested on few GPUs and with few versions of Triton. Only additions, comparisons and copies
-are in them, so the expected bits follow from torch's operators.
+The kernels were tested on few GPUs and with few versions of Triton. The entries have so few digits that their
+sums are exact, so the expected bits follow from torch's operators in any order of additions.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,11 @@ def is_right(kind: type, take: Callable[..., Taken], dtype: torch.dtype, device:
     """Whether ``take`` selects as the rule says: values, positions, numbers, the rest and its norms."""
     generator = torch.Generator().manual_seed(0)
     rest, gradient = (
-        torch.randn(WORKERS, sum(SIZES), generator=generator).mul_(8).round_().div_(8).to(device, dtype)
+        torch.randn(WORKERS, sum(SIZES), generator=generator, device="cpu")
+        .mul_(8)
+        .round_()
+        .div_(8)
+        .to(device, dtype)
         for _ in range(2)
     )
     p = rest + FACTOR * gradient  # exact, with many equal magnitudes
