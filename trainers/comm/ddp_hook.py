@@ -225,9 +225,9 @@ class CompressionState:
         return {"step": self.step, "train/steps_skipped": self.skipped, **self.ledger.metrics(), **times}
 
     def summary(self) -> dict[str, float]:
-        """The sums so far, and the bandwidth below which this compression is faster than dense training.
+        """The sums so far, the rounds of a step, and the bandwidth below which compression saves time.
 
-        The bandwidth follows from the times of this script, and is absent on a GPU, for a single worker and
+        The bandwidth follows from the times of this script. Both are absent on a GPU, for a single worker and
         for a lossless method. All processes call it together, between steps.
         """
         found = self.metrics()
