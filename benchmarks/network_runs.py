@@ -12,7 +12,7 @@ import netns
 from network_advice import LATENCY_SECONDS
 from network_measured import Method, Rate, Turns
 
-from results.breakeven import cost_of_run, dense_cost, element_bytes
+from results.breakeven import cost_of_run, dense_cost, element_bytes, may_overlap
 from results.read.folders import read_runs
 from results.read.run import Run
 from trainers.records.step_times import Cost, Line, Network, predict
@@ -21,7 +21,11 @@ OWN = ("workers", "processes", "output", "tracker", "diagnostics", "seed", "resu
 
 
 def finished(folders: Sequence[Path]) -> list[Run]:
-    """The runs below ``folders``. Raises ``netns.Refused`` if there are none, or one of a single worker."""
+    """The runs below ``folders``.
+
+    Raises ``netns.Refused`` if there are none, for a single worker, and for a run that may overlap
+    computation and reduction, because its times do not tell the two apart.
+    """
     try:
         runs = read_runs(folders)
     except ValueError as error:
@@ -29,6 +33,12 @@ def finished(folders: Sequence[Path]) -> list[Run]:
     alone = [str(run.path) for run in runs if run.config["workers"] < 2]
     if alone or not runs:
         raise netns.Refused(f"--runs needs runs of several workers, got {', '.join(alone) or 'none'}")
+    overlapped = [str(run.path) for run in runs if may_overlap(run)]
+    if overlapped:
+        raise netns.Refused(
+            "--runs needs runs that compute and reduce one after the other (without trainer.overlap; dense "
+            f"training with fewer processes than workers), got {', '.join(overlapped)}"
+        )
     return runs
 
 

@@ -21,6 +21,7 @@ import math
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,11 +228,16 @@ def compute_of(runs: list[Run], seconds: list[float]) -> float:
     Raises ``ValueError`` if all do, and for runs with different computations.
     """
     require_one_computation(runs)
+    return median_alone(runs, seconds)
+
+
+def median_alone(runs: Sequence[Run], seconds: Sequence[float]) -> float:
+    """Median ``seconds`` of compute of the runs that do not overlap it. Raises ``ValueError`` if all do."""
     alone = [own for own, run in zip(seconds, runs, strict=True) if not may_overlap(run)]
     if not alone:
         raise ValueError(
             "compute is not known: all runs may overlap it with the reduction, by trainer.overlap or as "
-            "dense training with one worker per process; give it as --compute-ms"
+            "dense training with one worker per process (breakeven takes it as --compute-ms)"
         )
     return statistics.median(alone)
 

@@ -185,6 +185,16 @@ def test_steps_of_finished_runs_stand_beside_predicted_ones(
     assert lines[-2] == "| mlp-digits-top_k | 3.6 | 4.5 | -21 % |", lines
 
 
+def test_runs_that_may_overlap_computation_and_reduction_are_refused(
+    bench: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    """The times of such a run contain the reduction of the gradient, which the prediction would add again."""
+    write_run(tmp_path / "plain", workers=4)
+    write_run(tmp_path / "overlapped", workers=4, trainer={"overlap": True})
+    with pytest.raises(bench["netns"].Refused, match=r"one after the other .*, got \S+overlapped/\S+$"):
+        bench["network_runs"].finished([tmp_path])
+
+
 def test_no_root_is_said_in_a_line(
     bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -142,7 +142,7 @@ def test_compute_that_is_not_known_is_asked_for(tmp_path: Path, capsys: pytest.C
     assert main([str(tmp_path), "--bandwidth", "64kbit"]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("error: compute is not known: all runs may overlap it")
-    assert said.endswith("give it as --compute-ms")
+    assert said.endswith("(breakeven takes it as --compute-ms)")
     assert main([str(tmp_path), "--bandwidth", "64kbit", "--compute-ms", "50"]) == 0
     assert {row[1] for row in rows(capsys.readouterr().out).values()} == {"50.0"}
 

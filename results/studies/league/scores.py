@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from results.breakeven import cost_of_run
+from results.breakeven import cost_of_run, median_alone
 from results.compare.measures import LINK_BYTES
 from results.read.matching import by_key
 from results.read.run import Run
@@ -101,13 +101,14 @@ def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[flo
     """Predicted seconds until runs reach the quality ``target`` at each of ``LINK_RATES``; median over seeds.
 
     None if a run does not reach it. The times of forward pass, backward pass and update are those of dense
-    training, for all methods.
+    training, for all methods. Raises ``ValueError`` if dense training may overlap them with the reduction.
     """
     steps = [_steps_to(target, of_task.task, run) for run in own.values()]
     if None in steps:
         return [None] * len(LINK_RATES)
     workers = first_of(of_task.dense).config["workers"]
-    compute = statistics.median(cost_of_run(run, workers)[1] for run in of_task.dense.values())
+    dense = list(of_task.dense.values())
+    compute = median_alone(dense, [cost_of_run(run, workers)[1] for run in dense])
     is_dense = own is of_task.dense
     costs = [cost_of_run(run, workers)[0] for run in own.values()]
     seconds, gathered, _ = (statistics.median(column) for column in zip(*costs, strict=True))

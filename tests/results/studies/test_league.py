@@ -264,3 +264,13 @@ def test_equal_qualities_share_a_rank() -> None:
 
     methods = {"a": of(0.5), "b": of(0.7), "c": of(0.5), "d": of(0.1)}
     assert scores.ranks("sst2", methods) == {"a": [2.5], "b": [1.0], "c": [2.5], "d": [4.0]}
+
+
+def test_predicted_times_need_dense_training_that_computes_and_reduces_in_turn(root: Path) -> None:
+    found = scores.task_runs(finished_runs([root / "league"]))[0]
+    own = found.by_share[20]["top_k"]
+    assert None not in scores.seconds_to_quality(0.05, found, own)
+    for run in found.dense.values():
+        run.config["trainer"]["overlap"] = True
+    with pytest.raises(ValueError, match="compute is not known: all runs may overlap it with the reduction"):
+        scores.seconds_to_quality(0.05, found, own)
