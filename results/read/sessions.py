@@ -19,6 +19,9 @@ class LastSession:
     def __init__(self, run: Run) -> None:
         self.path = run.path
         self.resumed_at = int(run.environment.get("resumed_at_step", 0))
+        earlier, workers = run.environment.get("earlier", []), run.environment.get("workers")
+        had_its_workers = bool(earlier) and all(one.get("workers") == workers for one in earlier)
+        self._is_one_sum = had_its_workers and not _copied(run).any()
         self.run = replace(run, records=_records(run)) if self.resumed_at else run
 
     def median(self, metric: str) -> float:
@@ -31,11 +34,12 @@ class LastSession:
     def per_step(self, *metrics: str) -> float:
         """Mean increase, by step, of a product of metrics that is a sum over steps; without skipped steps.
 
-        For a resumed session it is counted from the session's first record, because the sum contains steps of
-        earlier sessions. Raises ``ValueError`` if there is no later step.
+        If an earlier session had other workers or steps per epoch, or its workers are not known, it is
+        counted from the last session's first record, because the sum contains steps of earlier sessions.
+        Raises ``ValueError`` if there is no later step.
         """
         total, steps = _reached(metrics, self.run.summary)
-        if self.resumed_at:
+        if self.resumed_at and not self._is_one_sum:
             needed = ["step", *metrics, *({SKIPPED} & self.run.summary.keys())]
             rows = self.run.records.reindex(columns=needed).dropna()
             before = [_reached(metrics, row) for _, row in rows[:1].iterrows()] or [(total, steps)]
@@ -50,14 +54,19 @@ def _reached(metrics: Sequence[str], values: Mapping[Any, Any] | pd.Series) -> t
     return math.prod(values[name] for name in metrics), values["step"] - values.get(SKIPPED, 0)
 
 
+def _copied(run: Run) -> np.ndarray:
+    """By record, whether its ratio of step and epoch is another one than that of the run's end."""
+    records, steps, epochs = run.records, run.summary["step"], run.summary["epoch"]
+    return ~np.isclose(records["step"] * epochs, records["epoch"] * steps, rtol=1e-9, atol=0)
+
+
 def _records(run: Run) -> pd.DataFrame:
     """The records after ``resumed_at_step``.
 
     A run that began at the checkpoint of a run with other steps per epoch has copies of that run's records.
     Their ratio of step and epoch is another one. Its own step numbers may be below that of the checkpoint.
     """
-    records, steps, epochs = run.records, run.summary["step"], run.summary["epoch"]
-    copied = ~np.isclose(records["step"] * epochs, records["epoch"] * steps, rtol=1e-9, atol=0)
+    records, copied = run.records, _copied(run)
     own = records[np.flatnonzero(copied)[-1] + 1 :] if copied.any() else records
     later = own[own["step"] > run.environment["resumed_at_step"]]
     return own if later.empty and copied.any() else later

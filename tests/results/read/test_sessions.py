@@ -83,6 +83,20 @@ def test_a_session_of_one_record_is_refused(tmp_path: Path, capsys: pytest.Captu
     )
 
 
+def test_a_session_of_one_record_with_the_workers_of_the_earlier_ones_has_the_mean_of_the_run(
+    tmp_path: Path,
+) -> None:
+    folder = resumed(tmp_path, 10, [record(10, 1.0, 3e4), record(20, 2.0, 6e4)], workers=4)
+    path = folder / "environment.json"
+    environment = json.loads(path.read_text()) | {"workers": 4, "earlier": [{"workers": 4}, {"workers": 4}]}
+    path.write_text(json.dumps(environment))
+    assert cost_of_run(read_runs([folder])[0], 4)[0][1] == 1000.0
+    environment["earlier"][0]["workers"] = 2
+    path.write_text(json.dumps(environment))
+    with pytest.raises(ValueError, match="too few records to count bytes per step"):
+        cost_of_run(read_runs([folder])[0], 4)
+
+
 def test_skipped_steps_send_nothing(tmp_path: Path) -> None:
     lines = [
         {**record(step, step / 30, 3000.0 * step / 2), "train/steps_skipped": step / 2} for step in (10, 20)
