@@ -42,6 +42,7 @@ READING = """Rank is 1 for the best of the methods in a table: the mean over see
     ([measured](../../../benchmarks/results/league.md)), steps of wikitext2 0.5 to 1.4 times
     ([measured](../../../benchmarks/results/league_wikitext2.md)) and steps of cifar10 1.2 to 1.5 times
     ([measured](../../../benchmarks/results/league_cifar10.md)), each with dense training and three methods.
+    Steps of sst2 have not been measured so.
     The error for larger models is in [compression on your network](../../../docs/guides/your_network.md)."""
 SMALL = """The tasks are small and short, so that two cores can run all of them. They rank the methods here
     and at this length, and reproduce no published number."""
