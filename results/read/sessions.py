@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from results.read.run import Run
+from trainers.records.identity import names_checkpoint
 
 SKIPPED = "train/steps_skipped"
 
@@ -19,9 +20,6 @@ class LastSession:
     def __init__(self, run: Run) -> None:
         self.path = run.path
         self.resumed_at = int(run.environment.get("resumed_at_step", 0))
-        earlier, workers = run.environment.get("earlier", []), run.environment.get("workers")
-        had_its_workers = bool(earlier) and all(one.get("workers") == workers for one in earlier)
-        self._is_one_sum = had_its_workers and not _copied(run).any()
         self.run = replace(run, records=_records(run)) if self.resumed_at else run
 
     def median(self, metric: str) -> float:
@@ -34,12 +32,12 @@ class LastSession:
     def per_step(self, *metrics: str) -> float:
         """Mean increase, by step, of a product of metrics that is a sum over steps; without skipped steps.
 
-        If an earlier session had other workers or steps per epoch, or its workers are not known, it is
-        counted from the last session's first record, because the sum contains steps of earlier sessions.
-        Raises ``ValueError`` if there is no later step.
+        For a run that began at the checkpoint of another run it is counted from the last session's first
+        record, because the sum contains steps of the other run. Raises ``ValueError`` if there is no later
+        step.
         """
         total, steps = _reached(metrics, self.run.summary)
-        if self.resumed_at and not self._is_one_sum:
+        if self.resumed_at and names_checkpoint(self.run.config):
             needed = ["step", *metrics, *({SKIPPED} & self.run.summary.keys())]
             rows = self.run.records.reindex(columns=needed).dropna()
             before = [_reached(metrics, row) for _, row in rows[:1].iterrows()] or [(total, steps)]
@@ -54,19 +52,14 @@ def _reached(metrics: Sequence[str], values: Mapping[Any, Any] | pd.Series) -> t
     return math.prod(values[name] for name in metrics), values["step"] - values.get(SKIPPED, 0)
 
 
-def _copied(run: Run) -> np.ndarray:
-    """By record, whether its ratio of step and epoch is another one than that of the run's end."""
-    records, steps, epochs = run.records, run.summary["step"], run.summary["epoch"]
-    return ~np.isclose(records["step"] * epochs, records["epoch"] * steps, rtol=1e-9, atol=0)
-
-
 def _records(run: Run) -> pd.DataFrame:
     """The records after ``resumed_at_step``.
 
     A run that began at the checkpoint of a run with other steps per epoch has copies of that run's records.
     Their ratio of step and epoch is another one. Its own step numbers may be below that of the checkpoint.
     """
-    records, copied = run.records, _copied(run)
+    records, steps, epochs = run.records, run.summary["step"], run.summary["epoch"]
+    copied = ~np.isclose(records["step"] * epochs, records["epoch"] * steps, rtol=1e-9, atol=0)
     own = records[np.flatnonzero(copied)[-1] + 1 :] if copied.any() else records
     later = own[own["step"] > run.environment["resumed_at_step"]]
     return own if later.empty and copied.any() else later

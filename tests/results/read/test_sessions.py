@@ -21,11 +21,18 @@ RECORD = {
 
 
 def resumed(folder: Path, at: int, records: list[dict[str, float]], **config: Any) -> Path:
-    """A run whose last session began at step ``at`` of the checkpoint's run."""
+    """A run whose last session began at step ``at`` of its own checkpoint."""
     path = write_run(folder, records=records, **config)
     environment = json.loads((path / "environment.json").read_text())
-    (path / "environment.json").write_text(json.dumps(environment | {"resumed_at_step": at}))
+    environment |= {"workers": config["workers"], "resumed_at_step": at}
+    environment["earlier"] = [{"workers": config["workers"]}]
+    (path / "environment.json").write_text(json.dumps(environment))
     return path
+
+
+def begun(folder: Path, at: int, records: list[dict[str, float]], **config: Any) -> Path:
+    """A run that began at step ``at`` of another run's checkpoint."""
+    return resumed(folder, at, records, resume="outputs/other/0123456789", **config)
 
 
 def record(step: int, epoch: float, total: float, dense: float = 0.0, **times: float) -> dict[str, float]:
@@ -45,7 +52,7 @@ def test_a_run_that_began_with_other_workers_counts_its_own_steps(
         for step in (190, 200, 225)
         for own in [step - 180]
     ]
-    resumed(tmp_path, 90, old + new, workers=2)
+    begun(tmp_path, 90, old + new, workers=2)
     assert breakeven([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
     said = capsys.readouterr().out
     assert "| dense | 610.0 | 110.0 | 0.0 | 500.0 |" in said
@@ -57,7 +64,7 @@ def test_step_numbers_may_fall_where_a_run_begins(tmp_path: Path, recorded: tupl
     """180 steps of 2 workers, then steps from 91 on of 4 workers."""
     old = [record(step, step / 60, 1000.0 * step, update=0.5) for step in (60, 100, 180)]
     new = [record(step, step / 30, 180_000 + 3000.0 * (step - 90)) for step in recorded]
-    folder = resumed(tmp_path, 180, old + new, workers=4)
+    folder = begun(tmp_path, 180, old + new, workers=4)
     assert cost_of_run(read_runs([folder])[0], 4) == ((pytest.approx(0.01), 1000.0, 1.0), pytest.approx(0.11))
 
 
@@ -75,26 +82,26 @@ def test_a_session_without_steps_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().err.endswith(": its last session recorded no time/reduce_seconds\n")
 
 
-def test_a_session_of_one_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    resumed(tmp_path, 10, [record(10, 1.0, 3e4), record(20, 2.0, 6e4)], workers=4)
+def test_a_run_that_began_with_another_method_counts_its_own_steps(tmp_path: Path) -> None:
+    """20 steps with 9000 bytes each, then 20 with 3000."""
+    old = [record(step, step / 30, 9000.0 * step) for step in (10, 20)]
+    new = [record(step, step / 30, 180_000 + 3000.0 * (step - 20)) for step in (30, 40)]
+    folder = begun(tmp_path, 20, old + new, workers=4)
+    assert cost_of_run(read_runs([folder])[0], 4)[0][1] == 1000.0
+
+
+def test_an_interrupted_run_has_bytes_also_if_it_recorded_them_once(tmp_path: Path) -> None:
+    """3000 bytes a step over 20 steps, of which the last session did ten."""
+    folder = resumed(tmp_path, 10, [record(20, 2.0, 6e4)], workers=4)
+    assert cost_of_run(read_runs([folder])[0], 4)[0][1] == 1000.0
+
+
+def test_a_start_with_one_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun(tmp_path, 10, [record(10, 1.0, 3e4), record(20, 2.0, 6e4)], workers=4)
     assert breakeven([str(tmp_path), "--bandwidth", "1gbit"]) == 1
     assert capsys.readouterr().err.endswith(
         ": its last session has too few records to count bytes per step\n"
     )
-
-
-def test_a_session_of_one_record_with_the_workers_of_the_earlier_ones_has_the_mean_of_the_run(
-    tmp_path: Path,
-) -> None:
-    folder = resumed(tmp_path, 10, [record(10, 1.0, 3e4), record(20, 2.0, 6e4)], workers=4)
-    path = folder / "environment.json"
-    environment = json.loads(path.read_text()) | {"workers": 4, "earlier": [{"workers": 4}, {"workers": 4}]}
-    path.write_text(json.dumps(environment))
-    assert cost_of_run(read_runs([folder])[0], 4)[0][1] == 1000.0
-    environment["earlier"][0]["workers"] = 2
-    path.write_text(json.dumps(environment))
-    with pytest.raises(ValueError, match="too few records to count bytes per step"):
-        cost_of_run(read_runs([folder])[0], 4)
 
 
 def test_skipped_steps_send_nothing(tmp_path: Path) -> None:
