@@ -1,4 +1,4 @@
-"""Archives of a study's runs: contents, unpacking, refused files."""
+"""Archives of a study's runs: contents, unpacking, refused files, and the pages that follow from them."""
 
 import io
 import tarfile
@@ -12,6 +12,9 @@ from results.__main__ import main
 from results.archive import FILES
 from results.read.folders import read_runs
 from results.studies.command import load
+from results.studies.kit import ROOT
+
+PAGES = ROOT / "results" / "pages"
 
 
 @pytest.fixture
@@ -134,3 +137,12 @@ def test_links_and_broken_archives_are_refused(tmp_path: Path, capsys: pytest.Ca
         assert capsys.readouterr().err.count("\n") == 1
         file.write_bytes(b"no archive")
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("study", sorted(path.parent.name for path in PAGES.glob("*/runs.tar.xz")))
+def test_a_page_follows_from_its_archive(study: str, tmp_path: Path) -> None:
+    outputs, page = tmp_path / "outputs", tmp_path / f"{study}.md"
+    assert main(["archive", study, "--unpack", "--root", str(outputs)]) == 0
+    words = ["study", study, "--root", str(outputs), "--table", str(page), "--figures", str(tmp_path)]
+    assert main(words) == 0
+    assert page.read_text() == (PAGES / study / f"{study}.md").read_text()
