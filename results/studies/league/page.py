@@ -40,9 +40,9 @@ READING = """Rank is 1 for the best of the methods in a table: the mean over see
     time of collectives is not in them. Over throttled links, steps of madelon, whose predicted time is below
     a millisecond, take 4 to 17 times as long as predicted
     ([measured](../../../benchmarks/results/league.md)), steps of wikitext2 0.5 to 1.4 times
-    ([measured](../../../benchmarks/results/league_wikitext2.md)) and steps of cifar10 1.2 to 1.5 times
+    ([measured](../../../benchmarks/results/league_wikitext2.md)), steps of sst2 0.7 to 1.5 times
+    ([measured](../../../benchmarks/results/league_sst2.md)) and steps of cifar10 1.2 to 1.5 times
     ([measured](../../../benchmarks/results/league_cifar10.md)), each with dense training and three methods.
-    Steps of sst2 have not been measured so.
     The error for larger models is in [compression on your network](../../../docs/guides/your_network.md)."""
 SMALL = """The tasks are small and short, so that two cores can run all of them. They rank the methods here
     and at this length, and reproduce no published number."""
