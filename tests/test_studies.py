@@ -88,7 +88,7 @@ RUNS = {
     "regret/resnet20": "74a74abca6",
     "regret/resnet20_accordion": "76dd390223",
     "small/lstm_matched": "613c9b0b4e",
-    "small/presets": "e4cc88f44a",
+    "small/presets": "2e4af09aa4",
     "three_parameters/dense": "aef30f235f",
     "three_parameters/random": "5fdaab16f6",
     "three_parameters/top_k": "7ab0b5a085",
