@@ -22,18 +22,22 @@ WORKERS = (1, 2, 4, 8, 16)
 PARTITIONS = {"by_label": "by label", "dirichlet": "Dirichlet(0.1)"}
 OF_RESNET18 = (NONE, TOP_K.format("0.1 %"), RULE.format("0.1 %"), ACCORDION)
 THREE = (NONE, TOP_K.format("1 %"), EQUAL.format("1 %"))
+FIRST = (
+    NONE,
+    *(TOP_K.format(density) + scope for density in DENSITIES for scope in ("", WHOLE)),
+    *(EQUAL.format(density) + scope for density in DENSITIES for scope in ("", WHOLE)),
+)
 
 # The methods of each section when all sweeps have finished
 SECTIONS: dict[str, tuple[str, ...]] = {
     "main": (
-        NONE,
-        *(TOP_K.format(density) + scope for density in DENSITIES for scope in ("", WHOLE)),
-        *(EQUAL.format(density) + scope for density in DENSITIES for scope in ("", WHOLE)),
+        *FIRST,
         *(RULE.format(density) for density in DENSITIES),
         "random block 10 %",
         "random block 1 %",
     ),
     "neighbours": ("DGC 0.1 %", "PowerSGD of rank 2", "EF-sign", "QSGD with 4 bits", EF21_TOP_K),
+    "ten epochs": FIRST,
     "stepped": (NONE, RULE.format("0.1 %"), ACCORDION),
     "feedback": THREE[1:],
     **dict.fromkeys(PARTITIONS, THREE),
@@ -55,6 +59,8 @@ def section_of(run: Run) -> str:
         return "precision"
     if (partition := config["data"]["partition"]) != "iid":
         return str(partition)
+    if config["trainer"]["epochs"] == 10:
+        return "ten epochs"
     if config["trainer"]["epochs"] != 5:
         return f"workers {config['workers']}"
     if config["schedule"]["_target_"].endswith("WarmupStep"):

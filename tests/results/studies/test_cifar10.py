@@ -40,6 +40,15 @@ PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         "threshold, rule for 0.1 %": ("hard_threshold", {"threshold": None, "density": 0.001}, {}),
         "random block 10 %": ("random_block", {"density": 0.1}, {}),
     },
+    "ten epochs": {
+        "none": ("none", {}, {"trainer": {"epochs": 10}}),
+        "Top-k 0.1 %": ("top_k", {"density": 0.001}, {"trainer": {"epochs": 10}}),
+        "threshold, bytes of Top-k 0.1 %": (
+            "hard_threshold",
+            {"threshold": 0.2},
+            {"trainer": {"epochs": 10}},
+        ),
+    },
     "neighbours": {"EF21 around Top-k 1 %": ("top_k", {"density": 0.01}, {"feedback": EF21})},
     "stepped": {
         "none": ("none", {}, {"schedule": STEPS}),
@@ -170,6 +179,18 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path) -> None:
     assert threshold[6] == "1.04 x Top-k 1 %"
     assert rows(text, "random block 10 %")[0][6] == "1.20 x Top-k 1 %"
     assert rows(text, "none")[0][3:7] == ["84.10 [83.85, 84.35]", "-", "-", "-"]
+
+
+def test_trainings_of_ten_epochs_are_beside_each_other_alone(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    write(tmp_path, "main", "threshold, bytes of Top-k 1 %", seed=3)
+    text = page(read_runs([tmp_path]), [])
+    _, section = text.split("## Ten epochs\n")
+    section = section.partition("\n## ")[0]
+    (threshold,) = rows(section, "threshold, bytes of Top-k 0.1 %")
+    assert threshold[1:3] == ["0.2", "0, 1, 2"] and threshold[6] == "-"  # ten times the bytes of Top-k 0.1 %
+    assert rows(section, "Top-k 1 %")[0][3] == NOT_RUN
+    assert "for the 2 such looks" in section
 
 
 def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
