@@ -56,7 +56,7 @@ class Natural(Codec):
         return rules.Powers(step.derive_seed(shared=False))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        return self.variance_bound(x.numel()) * squared_norm(x).item()
+        return self.variance_bound(x.numel(), step) * squared_norm(x).item()
 
-    def variance_bound(self, size: int) -> float:
+    def variance_bound(self, size: int, step: Step) -> float:
         return 1 / 8

@@ -75,7 +75,7 @@ class QSGD(Codec):
         return self.levels if self.levels is not None else 2 ** ((self.bits or 0) - 1) - 1
 
     def check(self, plan: Plan) -> None:
-        self.require_contraction(plan, self.variance_bound(self.bucket_size))
+        self.require_contraction(plan, self.variance_bound(self.bucket_size, Step(0, 0)))
 
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)
@@ -109,9 +109,9 @@ class QSGD(Codec):
             largest = self._buckets(x.double()).abs().amax(1)
             size = min(self.bucket_size, x.numel())
             return size * largest.square().sum().item() / (4 * self.num_levels**2)
-        return self.variance_bound(x.numel()) * squared_norm(x).item()
+        return self.variance_bound(x.numel(), step) * squared_norm(x).item()
 
-    def variance_bound(self, size: int) -> float:
+    def variance_bound(self, size: int, step: Step) -> float:
         size, s = max(1, min(self.bucket_size, size)), self.num_levels
         if self.norm == "max":
             return (math.sqrt(1 + (size - 1) / s**2) - 1) / 2

@@ -20,7 +20,6 @@ from compressors.api import (
     Sparse,
     Step,
     Traits,
-    elements_of,
     require_flag,
     squared_norm,
     take,
@@ -98,11 +97,10 @@ class RandomK(CodecWithDensity):
     def error_bound(self, x: Tensor, step: Step) -> float:
         if not self.unbiased:
             return super().error_bound(x, step)
-        k = self.elements_at(step, x.numel())
-        return (x.numel() / max(1, k) - 1) * squared_norm(x).item()
+        return self.variance_bound(x.numel(), step) * squared_norm(x).item()
 
-    def variance_bound(self, size: int) -> float:
-        return size / elements_of(self.density, size) - 1 if self.unbiased else math.inf
+    def variance_bound(self, size: int, step: Step) -> float:
+        return size / self.elements_at(step, size) - 1 if self.unbiased else math.inf
 
     def _draw(self, size: int, step: Step) -> np.ndarray:
         """Ascending positions, [k] int64."""

@@ -89,7 +89,7 @@ class TernGrad(Codec):
             expected += (clipped * (scale - clipped)).sum().item() + squared_norm(magnitudes - clipped).item()
         return expected
 
-    def variance_bound(self, size: int) -> float:
+    def variance_bound(self, size: int, step: Step) -> float:
         """The bound of QSGD for a bucket under the largest magnitude, with one level."""
         return (math.sqrt(size) - 1) / 2 if self.clip is None else math.inf
 

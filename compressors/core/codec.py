@@ -127,8 +127,8 @@ class Codec:
         there is no bound. (sqrt(1 - delta), 0) for a contraction, (0, b) for an absolute compressor."""
         return math.inf, 0.0
 
-    def variance_bound(self, size: int) -> float:
-        """omega, for an unbiased C: ||x - C(x)||^2 <= omega ||x||^2 on average, for d = ``size``."""
+    def variance_bound(self, size: int, step: Step) -> float:
+        """omega in ``step``, for an unbiased C and d = ``size``: E ||x - C(x)||^2 <= omega ||x||^2."""
         return math.inf
 
     def require_contraction(self, plan: Plan, omega: float) -> None:

@@ -12,7 +12,7 @@ optimizer's momentum and weight decay replace its momentum and its proximal step
 import math
 from dataclasses import dataclass, field
 
-from compressors.api import Segment, is_real, require
+from compressors.api import Segment, Step, is_real, require
 from compressors.core.compress import Compress
 from compressors.feedback.ef21 import EF21
 
@@ -22,7 +22,8 @@ class DIANA(EF21):
     """Reduces g - h; the mean of h + C(g - h) is the step's direction.
 
     ``alpha`` is the rate of the shifts: h += alpha C(g - h). None is the largest rate that the theory allows,
-    1 / (1 + omega), where omega bounds the variance of C for a segment's size (``Codec.variance_bound``).
+    1 / (1 + omega), where omega bounds the variance of C for a segment's size in this step, so that alpha
+    follows a scheduled density (``Codec.variance_bound``).
     The compression error is ||(g - h) - C(g - h)||^2. Raises ``ValueError`` for an alpha outside (0, 1], for
     a method that is not unbiased, and for alpha None if omega is not known.
     """
@@ -38,16 +39,16 @@ class DIANA(EF21):
         name = type(method.codec if isinstance(method, Compress) else method).__name__
         unbiased = self.inner.traits.unbiased or self.is_idle
         require(unbiased, "compressor", "unbiased under feedback=diana, such as qsgd or natural", name)
-        known = self.alpha is not None or self.is_idle or math.isfinite(self._variance_bound(1))
+        known = self.alpha is not None or self.is_idle or math.isfinite(self._variance_bound(1, Step(0, 0)))
         require(known, "feedback.alpha", f"set with {name}, whose variance has no known bound", self.alpha)
 
-    def _rate(self, segment: Segment) -> float:
-        """alpha of the segment."""
+    def _rate(self, segment: Segment, step: Step) -> float:
+        """alpha of the segment in ``step``."""
         if self.alpha is not None:
             return self.alpha
-        return 1 / (1 + self._variance_bound(segment.rows.shape[1]))
+        return 1 / (1 + self._variance_bound(segment.rows.shape[1], step))
 
-    def _variance_bound(self, size: int) -> float:
+    def _variance_bound(self, size: int, step: Step) -> float:
         """omega of the method for ``size`` elements."""
         method = self.innermost
-        return method.codec.variance_bound(size) if isinstance(method, Compress) else math.inf
+        return method.codec.variance_bound(size, step) if isinstance(method, Compress) else math.inf

@@ -7,6 +7,7 @@ compressed gradients (the paper also permits h = C(g) of the first batch).
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Step, Traits, Wrapper
 from compressors.feedback.shifts import Shifts, differences, reduce_differences, zero_shifts
@@ -44,8 +45,10 @@ class EF21(Wrapper):
         self, inputs: list[Input], state: Shifts, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Shifts]:
         segments = [given.formed() for given in inputs]
-        return reduce_differences(self.inner, segments, state, self._rate, step, communicator)
+        return reduce_differences(
+            self.inner, segments, state, partial(self._rate, step=step), step, communicator
+        )
 
-    def _rate(self, segment: Segment) -> float:
-        """The share of C(g - h) that is added to h."""
+    def _rate(self, segment: Segment, step: Step) -> float:
+        """The share of C(g - h) that is added to h in ``step``."""
         return 1.0

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 import torch
-from methods import reduce_once
+from methods import communicator_for, reduce_once, segment
 
-from compressors.api import Codec, Reducer, Step
+from compressors.api import Codec, Reducer, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import DIANA, no_feedback
 from compressors.natural import Natural
@@ -37,7 +37,7 @@ def gradients(step: int) -> torch.Tensor:
 def test_it_is_its_definition(method: Codec, alpha: float | None) -> None:
     """D = C(g - h); the mean of h + D is applied; h += alpha D, alpha = 1 / (1 + omega) by default."""
     reducer = build_reducer(method, D, partial(DIANA, alpha=alpha))
-    rate = 1 / (1 + method.variance_bound(D)) if alpha is None else alpha
+    rate = 1 / (1 + method.variance_bound(D, Step(0, 0))) if alpha is None else alpha
     assert 0 < rate <= 1
     h, state = torch.zeros(W, D), None
     for step in range(STEPS):
@@ -67,6 +67,20 @@ def test_the_rate_is_that_of_the_theory() -> None:
             method.encode(row, Step(0, 0, segment="a", shapes=((3, 20),), worker=worker))
         sent = gradients(0) - sent
         torch.testing.assert_close(state.believed["a"] * (1 + omega), sent, rtol=1e-4, atol=1e-5)
+
+
+def test_the_rate_follows_a_scheduled_density() -> None:
+    """With the rate of a higher density, (1 - alpha)^2 + alpha^2 omega exceeds 1, and shifts grow."""
+    schedule = {"kind": "step", "milestones": [1], "factor": 0.1}
+    reducer = build_reducer(RandomK(density=0.5, unbiased=True, schedule=schedule), D, DIANA)
+    for epoch, k in ((0, 30), (1, 3)):
+        segments = [segment(gradients(0))]
+        step, communicator = Step(0, 0, epoch=epoch), communicator_for(reducer, W)
+        _, state = reducer.reduce(inputs_of(segments), reducer.init(segments), step, communicator)
+        shift = state.believed["a"]
+        kept = shift != 0
+        assert kept.sum().item() == W * k
+        torch.testing.assert_close(shift[kept], gradients(0)[kept])  # alpha (d / k) x = x
 
 
 @each_method

@@ -62,7 +62,7 @@ def test_the_largest_variance_is_an_eighth() -> None:
     ups = sum((compressed(x, number) == 2).sum() for number in range(4))
     assert abs(ups - 12000) < hoeffding(36000)
     variance = (1 / 3) * (2 / 3)
-    assert variance == pytest.approx(Natural().variance_bound(1) * (4 / 3) ** 2)
+    assert variance == pytest.approx(Natural().variance_bound(1, Step(0, 0)) * (4 / 3) ** 2)
 
 
 def test_the_ends_of_the_range() -> None:

@@ -61,7 +61,7 @@ def test_definition(settings: dict, bits: int) -> None:
     assert distance < bernstein(DRAWS * variances.sum(), (norm / s).max()) + 1e-5 * np.abs(wide).sum()
     squares = (norm / s) ** 4
     assert abs(errors - DRAWS * variances.sum()) < bernstein(DRAWS * squares.sum(), (norm / s).max() ** 2)
-    bounds = [codec.variance_bound(len(b)) * (b**2).sum() for b in buckets]
+    bounds = [codec.variance_bound(len(b), Step(0, 0)) * (b**2).sum() for b in buckets]
     assert variances.sum() <= sum(bounds)
     payload = codec.encode(x.clone(), STEP)
     assert sum(field.nbytes for field in payload[:-1]) == 3000 * bits / 8
@@ -81,7 +81,7 @@ def test_the_worst_bucket_reaches_the_bound_of_the_largest_magnitude() -> None:
     s, d = 7, 512
     others = s / (s + math.sqrt(s**2 + d - 1))
     squares = s**2 + (d - 1) * others**2
-    bound = QSGD().variance_bound(d)
+    bound = QSGD().variance_bound(d, Step(0, 0))
     assert (d - 1) * others * (1 - others) / squares == pytest.approx(bound)
     assert bound == pytest.approx(1.19, abs=0.005)
     for level in (0.5 * others, 1.5 * others, 0.5, 3.3):

@@ -39,7 +39,7 @@ def test_variance() -> None:
     for number in range(5):
         rest = x.clone()
         codec.encode(rest, Step(0, number))
-        omega = codec.variance_bound(SIZE)
+        omega = codec.variance_bound(SIZE, Step(0, 0))
         assert rest.double().square().sum().item() == pytest.approx(omega * SIZE, rel=1e-6)
     assert omega == SIZE / K - 1
 
