@@ -1,8 +1,8 @@
 """Construction of the trainer's reducer from a method."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from compressors.core.codec import Codec
+from compressors.core.codec import Codec, Plan
 from compressors.core.compress import Compress
 from compressors.core.reducer import Reducer, Wrapper
 from compressors.core.transports import AllGather, AllReduce, Transport
@@ -35,6 +35,22 @@ def build_reducer(
         raise ValueError(f"a compressor must extend Codec or Reducer, got {type(method).__name__}")
     outer = feedback(reducer)
     return reducer if isinstance(outer, Wrapper) and outer.is_idle else outer
+
+
+def plan_of(
+    reducer: Reducer,
+    *,
+    scope: str,
+    optimizer: str,
+    momentum: float,
+    rates: Sequence[float],
+    lowest_rate: float,
+) -> Plan:
+    """The plan of a training with ``reducer`` and its wrappers; the other fields are those of ``Plan``."""
+    wrappers = [outer for outer in reducer.layers() if isinstance(outer, Wrapper)]
+    feedback = ", ".join(type(outer).__name__ for outer in wrappers)
+    grows = any(outer.needs_contraction for outer in wrappers)
+    return Plan(scope, feedback, optimizer, momentum, rates, lowest_rate, needs_contraction=grows)
 
 
 def threshold_in_force(reducer: Reducer) -> float | None:

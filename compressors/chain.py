@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Field, Plan, Sparse, Step, Traits, require, squared_norm
 from compressors.core.fields import PayloadType, declared, payload_of, values_of
+from compressors.core.gaussian import refuse_growth
 from compressors.core.payloads import index_dtype
 
 
@@ -65,6 +66,7 @@ class Chain(Codec):
         """``second`` is checked without feedback: its bound is for any vector, not for selected values."""
         self.first.check(plan)
         self.second.check(plan._replace(feedback="", needs_contraction=False))
+        refuse_growth(self, plan, f"{type(self.first).__name__} and {type(self.second).__name__}")
 
     def for_model(self, num_parameters: int) -> "Chain":
         first, second = (codec.for_model(num_parameters) for codec in (self.first, self.second))

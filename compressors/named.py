@@ -21,6 +21,19 @@ FEEDBACKS: dict[str, Callable[..., Reducer]] = {
     "momentum_correction": partial(MomentumCorrection, momentum=0.9),
     "none": no_feedback,
 }
+USUAL_FEEDBACK = {
+    "clt_k": "low_pass",
+    "dgc": "momentum_correction",
+    "natural": "none",
+    "qsgd": "none",
+    "signsgd": "none",
+    "terngrad": "none",
+}  # as in conf/compressor
+
+
+def usual_feedback(method: Codec | Reducer) -> str:
+    """The name of the feedback of ``method`` in its config: ``ef`` unless its paper has another one."""
+    return USUAL_FEEDBACK.get(type(method).__module__.rpartition(".")[-1], "ef")
 
 
 def method_names() -> list[str]:

@@ -16,9 +16,21 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import METADATA, Codec, Field, Step, Traits, is_count, is_real, require, squared_norm
+from compressors.api import (
+    METADATA,
+    Codec,
+    Field,
+    Plan,
+    Step,
+    Traits,
+    is_count,
+    is_real,
+    require,
+    squared_norm,
+)
 from compressors.core import rules
 from compressors.core.fields import PayloadType
+from compressors.core.gaussian import refuse_growth
 from compressors.core.norms import wide_sum
 from compressors.core.randomness import uniform
 from compressors.core.segments import edges_of
@@ -51,6 +63,9 @@ class TernGrad(Codec):
     @property
     def traits(self) -> Traits:
         return Traits(exact=False, dense=True, seeded=True, unbiased=self.clip is None)
+
+    def check(self, plan: Plan) -> None:
+        refuse_growth(self, plan, type(self).__name__)
 
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)

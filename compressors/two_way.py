@@ -30,6 +30,7 @@ from compressors.api import (
 )
 from compressors.core.backends import backend_of
 from compressors.core.fields import declared, payload_of
+from compressors.core.gaussian import gaussian_error, refuse_growth
 from compressors.core.rounds import begin, end
 
 
@@ -69,8 +70,12 @@ class TwoWay(Reducer):
         return tuple(dict.fromkeys(kinds_of(self.up) + kinds_of(self.down)))
 
     def check(self, plan: Plan) -> None:
-        for codec in (self.up, self.down):  # feedback covers both directions
+        for codec in (self.up, self.down):
             codec.check(plan._replace(feedback="", needs_contraction=False))
+        refuse_growth(self.up, plan, f"TwoWay.up, {type(self.up).__name__},")
+        error = gaussian_error(self.down)  # servers keep a residual under every feedback
+        rule = f"a codec whose error on a Gaussian vector x is at most ||x||^2, not {error:.3g} ||x||^2"
+        require(error <= 1, "TwoWay.down", rule, type(self.down).__name__)
 
     def init(self, segments: list[Segment]) -> Served:
         return Served(zeros_of(segments))

@@ -1,5 +1,6 @@
 """Files of conf/: composition, construction of their parts, comments, exceptions, initial weights."""
 
+import re
 from pathlib import Path
 
 import hydra.utils
@@ -12,6 +13,7 @@ from image_files import write_tree
 from libsvm_files import write_rows
 from speech import write_words
 
+from compressors.named import USUAL_FEEDBACK
 from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
 from trainers.config.destinations import DESTINATIONS
@@ -140,3 +142,12 @@ def test_same_start_for_every_compressor() -> None:
         trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
         starts.append(torch.cat([p.flatten() for p in trainer.model.parameters()]))
     assert torch.equal(*starts)
+
+
+def test_the_library_has_the_feedback_of_the_configs() -> None:
+    found = {}
+    for path in (CONF / "compressor").glob("*.yaml"):
+        override = re.search(r"^  - override /feedback@_global_\.feedback: (\w+)", path.read_text(), re.M)
+        if override and override[1] != "ef":
+            found[path.stem] = override[1]
+    assert found == USUAL_FEEDBACK

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from torch.nn.modules.batchnorm import _NormBase
 
-from compressors.api import Plan, Wrapper
+from compressors.api import Plan
+from compressors.build import plan_of
 from trainers.forward import require_bf16
 from trainers.learning_rate import check_rates, rates_of_epochs
 from trainers.records.effects import (
@@ -106,13 +107,12 @@ def _check_search(trainer: "Trainer", search: AutoLRS) -> None:
 
 def _plan(trainer: "Trainer", lowest_rate: float) -> Plan:
     """The settings of the training on which a method may have requirements."""
-    optimizer, wrappers = trainer.optimizer, list(trainer.reducer.layers())[:-1]
-    return Plan(
+    optimizer = trainer.optimizer
+    return plan_of(
+        trainer.reducer,
         scope=trainer.layout.scope,
-        feedback=", ".join(type(outer).__name__ for outer in wrappers),
         optimizer=type(optimizer).__name__.lstrip("_"),
         momentum=max(group.get("momentum", 0.0) for group in optimizer.param_groups),
         rates=rates_of_epochs(trainer.schedule, trainer.num_steps, trainer.epochs_per_step),
         lowest_rate=lowest_rate,
-        needs_contraction=any(isinstance(outer, Wrapper) and outer.needs_contraction for outer in wrappers),
     )

@@ -14,11 +14,14 @@ from shifting import FEEDBACKS as FEEDBACKS_IN_PROCESSES
 from shifting import results
 from torch import Tensor
 
-from compressors.api import Reducer, Segment, Step, Wrapper, inputs_of
+from compressors.api import Codec, Reducer, Segment, Step, Wrapper, inputs_of
 from compressors.build import build_reducer
+from compressors.chain import Chain
 from compressors.feedback import DIANA, EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
+from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD
+from compressors.terngrad import TernGrad
 from compressors.testing.contract import copy_of
 from compressors.top_k import TopK
 from compressors.two_way import TwoWay
@@ -270,6 +273,41 @@ def test_feedback_declares_whether_residuals_can_grow() -> None:
         DIANA: False,
     }
     assert {wrapper: wrapper.needs_contraction for wrapper in declared} == declared
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        (TernGrad(clip=None), "TernGrad has an error of 2.32"),
+        (TernGrad(), "TernGrad has an error of 1.02"),
+        (TernGrad(clip=2.0), None),
+        (TwoWay(up=QSGD(bits=2), down=QSGD()), "TwoWay.up, QSGD, has an error of 1.68"),
+        (TwoWay(up=QSGD(bits=3), down=QSGD(bits=3)), None),
+        (Chain(first=TopK(density=0.5), second=QSGD(bits=2)), "TopK and QSGD has an error of 1.46"),
+        (Chain(first=TopK(density=0.01), second=QSGD(bits=2)), None),
+        (Chain(first=HardThreshold(threshold=9.0), second=QSGD()), None),  # sends nothing of a Gaussian
+    ],
+)
+def test_an_error_above_the_norm_of_a_gaussian_vector_is_refused(
+    method: Codec | Reducer, error: str | None
+) -> None:
+    """Where ||x - C(x)|| > ||x||, the residual exceeds p = g + e, and grows from step to step."""
+    method.check(plan(feedback="", needs_contraction=False))
+    if error is None:
+        method.check(plan())
+        return
+    with pytest.raises(
+        ValueError, match=rf"^feedback must be none, got ErrorFeedback: {error} \|\|x\|\|\^2 on"
+    ):
+        method.check(plan())
+
+
+def test_the_servers_method_needs_a_contraction_without_feedback_too() -> None:
+    method = TwoWay(up=QSGD(), down=QSGD(bits=2))
+    with pytest.raises(
+        ValueError, match=r"^TwoWay\.down must be a codec whose error .* not 1\.68 .* got 'QSGD'"
+    ):
+        method.check(plan(feedback="", needs_contraction=False))
 
 
 def test_a_method_of_large_variance_is_refused_under_two_wrappers_too() -> None:

@@ -17,6 +17,7 @@ from own_script import (
     uneven_inputs,
     unused_parameters,
     with_hook,
+    wrappers_of,
 )
 from processes import run_in_processes
 from torch import nn
@@ -24,6 +25,8 @@ from torch import nn
 from compressors.accordion import Accordion
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
+from compressors.qsgd import QSGD
+from compressors.signsgd import SignSGD
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.comm.compress import compress
@@ -101,6 +104,19 @@ def test_a_bare_method_is_answered_with_how_to_wrap_it() -> None:
         ValueError, match=r"reducer, got the method TopK: wrap it by compressors\.build\.build"
     ):
         CompressionState(TopK(density=0.1), nn.Linear(2, 2))
+
+
+def test_a_method_has_the_feedback_of_its_config() -> None:
+    expected = {"one_bit": "ErrorFeedback", "qsgd": "", "terngrad": "", "natural": "", "signsgd": ""}
+    (found,) = run_in_processes(wrappers_of, 1, *expected)
+    assert found == expected
+
+
+def test_a_method_that_does_not_suit_its_feedback_is_refused() -> None:
+    for method in (QSGD(), SignSGD()):
+        reducer = build_reducer(method, 6, ErrorFeedback)
+        with pytest.raises(ValueError, match=r"^feedback must be none.*, got '?ErrorFeedback"):
+            CompressionState(reducer, nn.Linear(2, 2), communicator=Communicator(1))
 
 
 def test_feedback_in_units_of_the_step_needs_a_learning_rate() -> None:

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.api import Codec, Reduced, Reducer
 from compressors.build import build_reducer
 from compressors.named import feedback as feedback_named
-from compressors.named import method
+from compressors.named import method, usual_feedback
 from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.comm.preparation import Scaler
 
@@ -17,7 +17,7 @@ def compress(
     ddp_model: DistributedDataParallel,
     compressor: str | Codec | Reducer,
     *,
-    feedback: str | Callable[[Reducer], Reducer] = "ef",
+    feedback: str | Callable[[Reducer], Reducer] | None = None,
     seed: int = 0,
     learning_rate: float | None = None,
     scaler: Scaler | None = None,
@@ -28,7 +28,8 @@ def compress(
     """Register a hook that compresses the gradients of ``ddp_model``; returns the hook's state.
 
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
-    name of a feedback, or a function that wraps a reducer. Each parameter is compressed separately. The other
+    name of a feedback, a function that wraps a reducer, or None for the method's usual one, ``ef`` unless its
+    paper has another. Each parameter is compressed separately. The other
     arguments are those of ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
     """
     kind = type(ddp_model)
@@ -46,6 +47,8 @@ def compress(
         )
     else:
         chosen = compressor
+    if feedback is None:
+        feedback = usual_feedback(chosen)
     around = feedback_named(feedback) if isinstance(feedback, str) else feedback
     state = CompressionState(
         build_reducer(chosen, size, around),

@@ -26,6 +26,7 @@ from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
 from trainers.comm.communicator import Communicator
 from trainers.comm.preparation import Preparation, Scaler
 from trainers.comm.script_log import Target, require_target, write
+from trainers.comm.script_plan import script_plan
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
@@ -53,7 +54,8 @@ class CompressionState:
 
     The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
     may be started later than the state is made, but before the first backward pass. Raises ``ValueError`` for
-    a codec, a missing rate, an object that is not a scaler, and a norm that is not > 0.
+    a codec, a method that does not suit its feedback, a missing rate, an object that is not a scaler, and a
+    norm that is not > 0.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class CompressionState:
                 "CompressionState.learning_rate must be given with ACCORDION and with feedback in units of "
                 "the step (scale='step'), and set before each backward pass in which it has changed"
             )
+        reducer.check(script_plan(reducer))
         self.reducer = reducer
         self.seed = seed
         self.step = 0
