@@ -30,6 +30,7 @@ RUNS = {
     "autolrs/steps_resnet20": "d79401b1b0",
     "cifar10/longer_dense": "1213ed926e",
     "cifar10/longer_top_k": "911bd5fb6a",
+    "cifar10/longer_threshold_matched": "7fb2c615c7",
     "cifar10/main_accordion": "da78ef6f1a",
     "cifar10/main_dense": "daef69312d",
     "cifar10/main_random_block": "2686ab94bc",
