@@ -75,8 +75,9 @@ def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
     assert_nothing_left(process.pid)
 
 
-def test_a_job_does_not_outlive_its_sweep(tmp_path: Path) -> None:
-    process = Background(*JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}")
+@pytest.mark.parametrize("launcher", [[], JOBLIB], ids=["one_by_one", "joblib"])
+def test_a_job_does_not_outlive_its_sweep(tmp_path: Path, launcher: list[str]) -> None:
+    process = Background(*JOBS, *ENDLESS, "seed=0,1,2", f"output={tmp_path}", *launcher)
     wait_for_job(process, tmp_path, seed=0)
     process.kill()
     process.wait()

@@ -11,10 +11,12 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
@@ -34,6 +36,7 @@ EVERY_JOB_IMPORTS: tuple[str, ...] = (
 )
 EVERY_JOB_IMPORTS += ("trainers.run.training", "wandb")
 GRACE_SECONDS = 300  # time for a job that was asked to stop, to finish its step and write a checkpoint
+POLL_SECONDS = 0.5  # between two looks at the parent of a launcher's process
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _fork_server: "ForkServer | None" = None
 
@@ -139,6 +142,22 @@ def signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@cache
+def end_with_parent() -> None:
+    """From now on, end this process within ``POLL_SECONDS`` after its parent, as when that is killed.
+
+    The end closes the pipe to the fork server, which asks the running job to stop.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _describe_end(exit_code: int | None) -> str:

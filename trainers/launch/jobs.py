@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trainers.launch.isolation import end_with_parent
 from trainers.launch.stopping import StoppedError
 from trainers.records import sweep_plan
 from trainers.records.files import UnreadableFileError, read_job
@@ -118,6 +119,8 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     num_jobs, common = sweep_plan.planned()
     if not jobs.name.endswith(f"-{os.getpid()}"):  # a launcher has started this process, and others
         os.environ[_PARALLEL_JOB] = _name(job, num_jobs)
+        if jobs.name.endswith(f"-{os.getppid()}"):  # not under submitit, whose jobs outlive the sweep
+            end_with_parent()
     if _is_first():
         print(first_line(read_jobs(jobs), job, num_jobs, common), flush=True)
     started = time.perf_counter()
