@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import io
 import json
+import lzma
 import os
 import sys
 import tarfile
@@ -85,7 +86,7 @@ def unpack(path: Path, root: Path) -> int:
                 if file is None or place.is_absolute() or entry.size > LARGEST:
                     raise ValueError(f"{path}: {entry.name!r} is not a file of a run folder")
                 contents.setdefault(place.parent, {})[place.name] = file.read()
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path}: {error}") from None
     written = 0
     for place, files in contents.items():

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from results.command import in_a_line, parser
+from results.compare.measures import num_parameters
 from results.escaping import one_line
 from results.read.folders import finished_runs
 from results.read.run import Run
@@ -197,8 +198,8 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
 
     Raises ``ValueError`` for runs of one worker, of several numbers of workers or of several model sizes.
     """
-    counts = {run.config["workers"] for run in runs}
-    sizes = {sum(layer["elements"] for layer in run.summary["layers"].values()) for run in runs}
+    counts = {run.workers for run in runs}
+    sizes = {num_parameters(run) for run in runs}
     if len(counts) > 1 or len(sizes) > 1:
         found = f"workers={sorted(counts)}" if len(counts) > 1 else f"{sorted(sizes)} parameters"
         raise ValueError(f"the runs must have one number of workers and one model, got {found}")
@@ -262,7 +263,7 @@ def require_one_computation(runs: list[Run]) -> None:
 def may_overlap(run: Run) -> bool:
     """Whether ``time/gradient_seconds`` may contain a part of the reduction: see ``Trainer.overlaps``."""
     is_lossless = run.compressor == "none" or run.summary.get("compression/total_error") == 0
-    one_each = run.environment.get("processes", 1) == run.config["workers"]
+    one_each = run.environment.get("processes", 1) == run.workers
     return bool(run.config["trainer"].get("overlap")) or (is_lossless and one_each)
 
 
@@ -293,7 +294,11 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], flo
     record of its rounds counts one. Raises ``ValueError`` if it recorded too few steps.
     """
     session = LastSession(run)
-    local = workers // int(run.environment.get("processes", 1))
+    local, rest = divmod(workers, run.environment.get("processes", 1))
+    if rest or not local:
+        raise ValueError(
+            f"{run.path}: {run.environment['processes']} processes do not divide {workers} workers"
+        )
 
     def median(part: str) -> float:
         return session.median(f"time/{part}_seconds")

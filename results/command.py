@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from trainers.records.safe_files import write_whole
+
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """The parser of ``python -m results NAME``; keeps the paragraphs of ``description``, a docstring."""
@@ -31,8 +33,16 @@ def hand_out(text: str, path: Path | None) -> None:
     if path is None:
         print(text, end="" if text.endswith("\n") else "\n")
     else:
-        path.write_text(text, encoding="utf-8")
+        write_over(path, text)
         print(path)
+
+
+def write_over(path: Path, text: str) -> None:
+    """Write a text file; if that fails, as on a full disk, an earlier file stays as it was."""
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which cannot be replaced
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_whole(path.resolve(), text)
 
 
 def paragraph(words: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import trainers.records.files as run_files
-from results.command import parser
+from results.command import parser, write_over
 from results.compare.measures import HANDED_BYTES, LINK_BYTES
 from results.escaping import one_line
 from results.read.showable import require_summary, require_within
@@ -255,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
             ]
         )
         try:
-            options.to.write_text(as_yaml(top_k, threshold, found, words), encoding="utf-8")
+            write_over(options.to, as_yaml(top_k, threshold, found, words))
         except OSError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

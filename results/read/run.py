@@ -63,6 +63,10 @@ class Run:
         return self.config["seed"]
 
     @property
+    def workers(self) -> int:
+        return self.config.get("workers", 1)
+
+    @property
     def compressor(self) -> str:
         """The method's name, as on the command line."""
         return self.identity.method.compressor

@@ -16,6 +16,7 @@ _MAPPINGS = ("optimizer", "schedule", "wire", "budget")  # optional settings of 
 _WORDS = ("feedback.scale", "data.name", "data.partition", "scope")
 _NUMBERS = ("trainer.epochs", "trainer.steps", "trainer.batch_size", "workers", "optimizer.lr", "data.alpha")
 _NUMBERS += ("model.l2", "model.offset")
+_OF_THRESHOLD = ("compressor.threshold", "compressor.density")  # numbers of compressor=hard_threshold
 PROBLEM = ("smoothness", "start_value", "optimum_value")  # fields of a summary; each must be a number
 
 
@@ -43,12 +44,15 @@ def require_config(config: Mapping[str, Any]) -> None:
     for key in _MAPPINGS:
         if not isinstance(config.get(key, {}), dict):
             raise ValueError(f"config.yaml: {key} must be a mapping, got {_short(config[key])}")
-    for key in (*_WORDS, *_NUMBERS):
+    is_threshold = str(_at(config, "compressor._target_")).endswith(".HardThreshold")
+    for key in (*_WORDS, *_NUMBERS, *(_OF_THRESHOLD if is_threshold else ())):
         value = _at(config, key)
         kinds = (str,) if key in _WORDS else (int, float)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             kind = "text" if key in _WORDS else "a number"
             raise ValueError(f"config.yaml: {key} must be {kind}, got {_short(value)}")
+    if is_threshold and (density := _at(config, "compressor.density")) is not None and density <= 0:
+        raise ValueError(f"config.yaml: compressor.density must be > 0, got {density}")
 
 
 def require_summary(summary: Mapping[str, Any]) -> None:
@@ -56,6 +60,8 @@ def require_summary(summary: Mapping[str, Any]) -> None:
     _require_plain(summary, "summary.json")
     if len(summary.get("layers", {})) > MOST_LAYERS:
         raise ValueError(f"summary.json: {len(summary['layers']):,} layers, more than {MOST_LAYERS:,}")
+    if "layers" in summary and not any(layer["elements"] for layer in summary["layers"].values()):
+        raise ValueError("summary.json: layers has no elements")
     if not isinstance(summary.get("data", {}).get("name", ""), str):
         raise ValueError(f"summary.json: data.name must be text, got {_short(summary['data']['name'])}")
     problem = summary.get("problem")

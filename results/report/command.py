@@ -14,7 +14,7 @@ import io
 import sys
 from pathlib import Path
 
-from results.command import hand_out, in_a_line, parser
+from results.command import hand_out, in_a_line, parser, write_over
 from results.read.folders import read_runs
 from results.report import dashboard
 from results.report.page import Report, render
@@ -71,7 +71,7 @@ def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
     )
     page = options.to or options.output[0] / "report.html"
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(render(report), encoding="utf-8", errors="replace")
+    write_over(page, render(report).encode(errors="replace").decode())
     print(page)
 
 

@@ -139,6 +139,19 @@ def test_links_and_broken_archives_are_refused(tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "o").exists()
 
 
+def test_a_flipped_bit_is_one_line(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "runs.tar.xz"
+    assert main(["archive", "regret", "--root", str(root), "--file", str(file)]) == 0
+    whole = file.read_bytes()
+    for place in range(8, len(whole), len(whole) // 16):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        capsys.readouterr()
+        arguments = ["--root", str(tmp_path / "o"), "--file", str(file), "--unpack"]
+        assert main(["archive", "regret", *arguments]) == 1, place
+        assert capsys.readouterr().err.count("\n") == 1, place
+    assert not (tmp_path / "o").exists()
+
+
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in PAGES.glob("*/runs.tar.xz")))
 def test_a_page_follows_from_its_archive(study: str, tmp_path: Path) -> None:
     outputs, page = tmp_path / "outputs", tmp_path / f"{study}.md"

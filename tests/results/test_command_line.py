@@ -1,12 +1,14 @@
 """``python -m results``: its commands and their help."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import ROOT, command
 from results_commands import command_of_results
 
 from results.__main__ import COMMANDS
+from results.command import hand_out
 from results.studies.command import STUDIES, load
 
 main = command_of_results()
@@ -70,3 +72,19 @@ def test_no_module_below_is_a_program_too() -> None:
         path for path in (ROOT / "results").rglob("*.py") if '__name__ == "__main__"' in path.read_text()
     ]
     assert [path.name for path in found] == ["__main__.py"]
+
+
+def test_a_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, link = tmp_path / "page.md", tmp_path / "link.md"
+    link.symlink_to(page)
+    hand_out("old", page)
+    hand_out("new", link)
+    assert page.read_text() == "new" and link.is_symlink()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trainers.records.safe_files.write_all", full)
+    with pytest.raises(OSError, match="No space"):
+        hand_out("newer", page)
+    assert page.read_text() == "new" and sorted(tmp_path.iterdir()) == [link, page]

@@ -78,6 +78,7 @@ class Environment(Open):
     untracked_code: list[str] = []
     code: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""  # digest of the project's code
     packages: dict[str, str] = {}
+    processes: Annotated[int, Field(ge=1)] = 1
     outside_packages: dict[str, str] = {}  # packages whose code the config names
     gpus: list[str] = []
     resumed_at_step: Count = 0

@@ -3,6 +3,7 @@
 import csv
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile_runs import write_hostile
@@ -71,6 +72,25 @@ def render(text: str) -> str:
 
 def test_hostile_folders_stop_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_all(tmp_path / "runs", capsys, range(QUICK), 3, "quality_bytes")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"settings": {"threshold": None, "density": -0.5}}, "compressor.density must be > 0, got -0.5"),
+        ({"settings": {"threshold": "abc"}}, "compressor.threshold must be a number, got 'abc'"),
+        ({"settings": {"threshold": None, "density": "x"}}, "compressor.density must be a number, got 'x'"),
+        ({"summary": {"layers": {}}}, "layers has no elements"),
+    ],
+)
+def test_a_run_that_cannot_be_shown_is_left_out(
+    changes: dict[str, Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_good(tmp_path)
+    bad = write_run(tmp_path / "bad", compressor="hard_threshold", **changes)
+    assert len(read_runs([tmp_path])) == 6
+    said = capsys.readouterr().err
+    assert said.startswith(f"left out {bad}: ") and said.endswith(f"{reason}\n")
 
 
 @pytest.mark.slow
