@@ -5,7 +5,8 @@ learning regime identification", MLSys 2021, https://arxiv.org/abs/2010.16248. B
 element, as Top-k.
 
 g is the sum of a worker's gradients over an epoch, before compression. ||g|| is the root mean square of its
-norm over all workers. The authors use the gradient of one worker; docs/papers/accordion.md has the details.
+norm over all workers. Under ef21, ef21_sgdm and momentum_correction, g is the sum of the vectors that they
+compress instead. The authors use the gradient of one worker; docs/papers/accordion.md has the details.
 """
 
 import math

@@ -10,11 +10,13 @@ Lin, Han, Mao, Wang and Dally, ICLR 2018, https://arxiv.org/abs/1712.01887. The 
 
 ``compressor=dgc`` chooses the first three and an optimizer without momentum. Biased; ||x - C(x)|| <= ||x||. 8
 bytes per sent fp32 element and one 4-byte count per segment. With density 1 all entries are sent, and the
-method is momentum SGD.
+method is momentum SGD, but for weight decay.
 
 Deviations from the paper: a sample has at least ``EXPECTED`` entries above the threshold on average, because
 a layer of a few thousand entries has less than one in a sample of 1 %. "Far more" is ``EXCESS``, as in the
-authors' code.
+authors' code. Unlike their code (https://github.com/synxlin/deep-gradient-compression), this compresses
+vectors too, and does not lower a threshold that too few entries pass. Weight decay is added by the optimizer
+after compression, and has no momentum; in their code it has one, and is 1 / (1 - m) times as strong.
 """
 
 import math

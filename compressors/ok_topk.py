@@ -14,7 +14,10 @@ with its index takes 8 bytes.
 
 Deviations from the paper. If an owner has more than twice its share of a segment's sums, they are
 redistributed evenly before the gather; otherwise the gather stays within the bound without this. Regions are
-stored as the positions of 64 quantiles, for any number of workers, instead of n - 1 positions.
+stored as the positions of 64 quantiles, for any number of workers, instead of n - 1 positions. Between two
+searches the thresholds stay as they are. The authors' code (https://github.com/Shigangli/Ok-Topk) adapts them
+after every step, and sends everything in the first 512 steps. Here growing residuals can lead to many more
+than k entries and sums.
 """
 
 from collections.abc import Sequence

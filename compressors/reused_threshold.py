@@ -1,7 +1,8 @@
 """Reused threshold: Top-k's exact threshold, computed every few steps and reused in between.
 
 The estimate of Ok-Topk (Li and Hoefler, 2022, https://arxiv.org/abs/2201.07598, section 3.1.3) without its
-collectives. Biased; the number of elements sent between two searches is not bounded. 8 bytes per sent fp32
+collectives, and without the changes by which the authors' code keeps the number near k (``ok_topk.py``).
+Biased; the number of elements sent between two searches is not bounded. 8 bytes per sent fp32
 element and one 4-byte count per segment, because workers send different numbers of entries.
 """
 

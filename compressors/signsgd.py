@@ -1,10 +1,12 @@
 """signSGD with majority vote: workers send the signs of their entries, and receive the sign of the majority.
 
-Bernstein et al., 2018, https://arxiv.org/abs/1802.04434, algorithm 2, and 2019, https://arxiv.org/abs/1810.05291.
-Biased, without a bound. Only signs are sent, so a step changes every entry by the learning rate; usual rates
-are 1e-4 to 1e-3. 1 bit per element to the servers, and 1 bit back. Worker w is the server of the w-th part of
-every segment, as in ``two_way.py``. Deviations from the paper, where sign(0) is 0: 0 counts as positive, and
-ties are broken at random, so that a sign takes one bit.
+Bernstein et al., 2018, https://arxiv.org/abs/1802.04434, algorithm 2, and 2019,
+https://arxiv.org/abs/1810.05291. Biased, without a bound. Only signs are sent, so a step of an optimizer
+without momentum changes every entry by the learning rate; usual rates are 1e-4 to 1e-3. Momentum of the
+optimizer acts on the majority's signs, after their reduction; the paper's Signum has a momentum of every
+worker before the sign. 1 bit per element to the servers, and 1 bit back. Worker w is the server of the w-th
+part of every segment, as in ``two_way.py``. Deviations from the paper, where sign(0) is 0: 0 counts as
+positive, and ties are broken at random, so that a sign takes one bit.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 Lin et al., 2018, "Deep gradient compression", https://arxiv.org/abs/1712.01887, algorithm 4. u = m u + g is
 the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u where an element was sent. With
-a lossless method it is momentum SGD. Memory: two buffers of the size of the gradients.
+a lossless method it is momentum SGD, but for weight decay, which the optimizer adds without momentum. Memory:
+two buffers of the size of the gradients.
 """
 
 from dataclasses import dataclass, field
