@@ -58,6 +58,7 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
         "trainers.records.goals",
         "trainers.records.identity",
         "trainers.records.rates",
+        "trainers.records.safe_files",
         "trainers.records.step_times",
         "trainers.records.working_tree",
         "wandb",
