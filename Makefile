@@ -4,7 +4,7 @@
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
 #   accordion        ACCORDION against a hard threshold and Top-k, three seeds; a quarter of an hour
 #   autolrs          AutoLRS against a tuned constant rate, steps and a cosine, three seeds; half an hour
-#   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; some sixteen hours on one core
+#   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; a day on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
 #   league           every method at three byte budgets on four tasks, all tuned in the same way, three seeds; some twenty hours

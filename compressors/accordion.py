@@ -5,8 +5,9 @@ learning regime identification", MLSys 2021, https://arxiv.org/abs/2010.16248. B
 element, as Top-k.
 
 g is the sum of a worker's gradients over an epoch, before compression. ||g|| is the root mean square of its
-norm over all workers. Under ef21, ef21_sgdm and momentum_correction, g is the sum of the vectors that they
-compress instead. The authors use the gradient of one worker; docs/papers/accordion.md has the details.
+norm over all workers. The authors use the gradient of one worker; docs/papers/accordion.md has the details.
+Under ef21 and ef21_sgdm, g is the sum of the differences to the shifts instead, and under momentum_correction
+that of the velocities.
 """
 
 import math

@@ -16,7 +16,8 @@ Deviations from the paper: a sample has at least ``EXPECTED`` entries above the 
 a layer of a few thousand entries has less than one in a sample of 1 %. "Far more" is ``EXCESS``, as in the
 authors' code. Unlike their code (https://github.com/synxlin/deep-gradient-compression), this compresses
 vectors too, and does not lower a threshold that too few entries pass. Weight decay is added by the optimizer
-after compression, and has no momentum; in their code it has one, and is 1 / (1 - m) times as strong.
+after compression, without momentum; in their code it has momentum m, so it is some 1 / (1 - m) times as
+strong.
 """
 
 import math

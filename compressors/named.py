@@ -32,8 +32,9 @@ USUAL_FEEDBACK = {
 
 
 def usual_feedback(method: Codec | Reducer) -> str:
-    """The name of the feedback of ``method`` in its config: ``ef`` unless its paper has another one."""
-    return USUAL_FEEDBACK.get(type(method).__module__.rpartition(".")[-1], "ef")
+    """The name of the feedback of ``method`` in its config; ``ef`` for methods of other packages."""
+    package, _, name = type(method).__module__.rpartition(".")
+    return USUAL_FEEDBACK.get(name, "ef") if package == __package__ else "ef"
 
 
 def method_names() -> list[str]:

@@ -2,8 +2,8 @@
 
 The estimate of Ok-Topk (Li and Hoefler, 2022, https://arxiv.org/abs/2201.07598, section 3.1.3) without its
 collectives, and without the changes by which the authors' code keeps the number near k (``ok_topk.py``).
-Biased; the number of elements sent between two searches is not bounded. 8 bytes per sent fp32
-element and one 4-byte count per segment, because workers send different numbers of entries.
+Biased; the number of elements sent between two searches is not bounded. 8 bytes per sent fp32 element and one
+4-byte count per segment, because workers send different numbers of entries.
 """
 
 from dataclasses import dataclass

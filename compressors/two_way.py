@@ -74,7 +74,7 @@ class TwoWay(Reducer):
             codec.check(plan._replace(feedback="", needs_contraction=False))
         refuse_growth(self.up, plan, f"TwoWay.up, {type(self.up).__name__},")
         error = gaussian_error(self.down)  # servers keep a residual under every feedback
-        rule = f"a codec whose error on a Gaussian vector x is at most ||x||^2, not {error:.3g} ||x||^2"
+        rule = f"a codec with an error of at most ||x||^2 on a Gaussian vector x, not {error:.3g} ||x||^2"
         require(error <= 1, "TwoWay.down", rule, type(self.down).__name__)
 
     def init(self, segments: list[Segment]) -> Served:

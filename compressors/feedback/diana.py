@@ -22,10 +22,10 @@ class DIANA(EF21):
     """Reduces g - h; the mean of h + C(g - h) is the step's direction.
 
     ``alpha`` is the rate of the shifts: h += alpha C(g - h). None is the largest rate that the theory allows,
-    1 / (1 + omega), where omega bounds the variance of C for a segment's size in this step, so that alpha
-    follows a scheduled density (``Codec.variance_bound``).
-    The compression error is ||(g - h) - C(g - h)||^2. Raises ``ValueError`` for an alpha outside (0, 1], for
-    a method that is not unbiased, and for alpha None if omega is not known.
+    1 / (1 + omega), where omega bounds the variance of C for a segment's size and step
+    (``Codec.variance_bound``): it follows a scheduled density. The compression error is
+    ||(g - h) - C(g - h)||^2. Raises ``ValueError`` for an alpha outside (0, 1], for a method that is not
+    unbiased, and for alpha None if omega is not known.
     """
 
     alpha: float | None = field(default=None, kw_only=True)

@@ -305,7 +305,7 @@ def test_an_error_above_the_norm_of_a_gaussian_vector_is_refused(
 def test_the_servers_method_needs_a_contraction_without_feedback_too() -> None:
     method = TwoWay(up=QSGD(), down=QSGD(bits=2))
     with pytest.raises(
-        ValueError, match=r"^TwoWay\.down must be a codec whose error .* not 1\.68 .* got 'QSGD'"
+        ValueError, match=r"^TwoWay\.down must be a codec with an error .* not 1\.68 .* got 'QSGD'"
     ):
         method.check(plan(feedback="", needs_contraction=False))
 

@@ -28,9 +28,9 @@ def compress(
     """Register a hook that compresses the gradients of ``ddp_model``; returns the hook's state.
 
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
-    name of a feedback, a function that wraps a reducer, or None for the method's usual one, ``ef`` unless its
-    paper has another. Each parameter is compressed separately. The other
-    arguments are those of ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
+    name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
+    parameter is compressed separately. The other arguments are those of ``CompressionState``. Raises
+    ``ValueError``, one line, for unsuitable arguments.
     """
     kind = type(ddp_model)
     if not issubclass(kind, DistributedDataParallel):

@@ -161,7 +161,7 @@ def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]], notes: S
 
 def _facts(methods: Mapping[str, Sequence[Run]]) -> str:
     run = next(iter(methods.values()))[0]
-    numbers = sorted({run.config["workers"] for runs in methods.values() for run in runs})
+    numbers = sorted({run.workers for runs in methods.values() for run in runs})
     workers = f"{numbers[0]} workers, " if len(numbers) == 1 else ""
     return f"{workers}{run.config['trainer']['epochs']:g} epochs of 50,000 images; {seeds_of(methods)}"
 

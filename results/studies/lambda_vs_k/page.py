@@ -137,7 +137,7 @@ def _section(problem: MatchedRuns, over: str, table: list[str], words: list[str]
 
 def _facts(problem: MatchedRuns, over: str) -> str:
     run = problem.first
-    facts = f"""{run.config["workers"]} workers, {num_parameters(run):,} parameters, {run.summary["step"]:,}
+    facts = f"""{run.workers} workers, {num_parameters(run):,} parameters, {run.summary["step"]:,}
         steps, {over}."""
     if problem.dense:
         quality = qualities([run])[0]

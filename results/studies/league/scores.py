@@ -106,7 +106,7 @@ def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[flo
     steps = [_steps_to(target, of_task.task, run) for run in own.values()]
     if None in steps:
         return [None] * len(LINK_RATES)
-    workers = first_of(of_task.dense).config["workers"]
+    workers = first_of(of_task.dense).workers
     dense = list(of_task.dense.values())
     compute = median_alone(dense, [cost_of_run(run, workers)[1] for run in dense])
     is_dense = own is of_task.dense
@@ -130,7 +130,7 @@ def _steps_to(target: float, task: str, run: Run) -> int | None:
 
 def compression_seconds(run: Run) -> float:
     """Seconds of compression and aggregation per worker and step, without messages; median over steps."""
-    return cost_of_run(run, run.config["workers"])[0][0]
+    return cost_of_run(run, run.workers)[0][0]
 
 
 def relative_ranks(of_tasks: Sequence[TaskRuns], share: int) -> dict[str, list[float]]:
