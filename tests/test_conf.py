@@ -13,7 +13,7 @@ from image_files import write_tree
 from libsvm_files import write_rows
 from speech import write_words
 
-from compressors.named import USUAL_FEEDBACK
+from compressors.named import USUAL_FEEDBACK, method, usual_feedback
 from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
 from trainers.config.destinations import DESTINATIONS
@@ -151,3 +151,9 @@ def test_the_library_has_the_feedback_of_the_configs() -> None:
         if override and override[1] != "ef":
             found[path.stem] = override[1]
     assert found == USUAL_FEEDBACK
+
+
+def test_a_module_of_a_user_with_a_known_name_has_error_feedback() -> None:
+    ours = method("qsgd")
+    theirs = type("Mine", (type(ours),), {"__module__": "my_package.qsgd"})()
+    assert (usual_feedback(ours), usual_feedback(theirs)) == ("none", "ef")
