@@ -103,12 +103,15 @@ class StartOfSweep(Callback):
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         from trainers.config.searches import check_search
         from trainers.launch.jobs import start_sweep
+        from trainers.launch.parallel import ask_when_stopped, raise_when_stopped
 
         try:
             check_search(config.hydra.sweeper, config.get("tracker") or {})
-            start_sweep(Path(config.hydra.sweep.dir))
-            for number in (signal.SIGINT, signal.SIGTERM):  # raises KeyboardInterrupt, which stops the jobs
-                signal.signal(number, signal.default_int_handler)
+            jobs = start_sweep(Path(config.hydra.sweep.dir))
+            if "JoblibLauncher" in config.hydra.launcher.get("_target_", ""):
+                ask_when_stopped(jobs)
+            else:
+                raise_when_stopped()
         except (OSError, ValueError) as error:  # Hydra turns what a callback raises into a warning
             print(f"error: {one_line(error)}", file=sys.stderr)
             sys.exit(1)  # before Hydra writes to the sweep's folder
@@ -138,19 +141,38 @@ def run_hydra() -> int:
     try:
         main()
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenProcessPool:
+        return report_interrupt()
+    except Exception as error:
+        if not is_stopping():
+            return report_exception(error)
+    return report_interrupt() if is_stopping() else 0
+
+
+def is_stopping() -> bool:
+    """Whether this process's sweep was asked to stop."""
+    from trainers.launch import jobs, parallel
+
+    sweep = jobs.current_sweep()
+    return sweep is not None and parallel.is_stopping(sweep)
+
+
+def report_interrupt() -> int:
+    print("interrupted", file=sys.stderr)
+    return 130
+
+
+def report_exception(error: Exception) -> int:
+    """Print an exception that ended ``main``; returns the exit status. Unexpected ones are raised again."""
+    if isinstance(error, BrokenProcessPool):
         return report_error("a process of the launcher was killed; the same command runs the remaining jobs")
-    except HydraException as error:
+    if isinstance(error, HydraException):
         return report_error(composition.hydra_message(error))
-    except Exception as error:  # Hydra raises many types for malformed overrides and files
-        if str(error).startswith("No trials are completed"):  # Optuna
-            return report_error("no job of the search has finished")
-        if started_jobs and not isinstance(error, (OSError, OmegaConfBaseException)):
-            raise
-        return report_error(one_line(error))
-    return 0
+    if str(error).startswith("No trials are completed"):  # Optuna
+        return report_error("no job of the search has finished")
+    # Hydra raises many types for malformed overrides and files
+    if started_jobs and not isinstance(error, (OSError, OmegaConfBaseException)):
+        raise error
+    return report_error(one_line(error))
 
 
 def report_error(message: str) -> int:

@@ -9,9 +9,10 @@ sweep with a failed job; with --keep-going it also runs the others.
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,15 +76,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"== {shlex.join([f'{name}={value}' for name, value in variables.items()] + command)}", flush=True
         )
-        done = subprocess.run(
-            [sys.executable, *command[1:]], cwd=ROOT, env=os.environ | variables, check=False
-        )
-        if done.returncode < 0 or done.returncode >= 128:  # stopped by a signal, as by Ctrl-C
-            return 128 - done.returncode if done.returncode < 0 else done.returncode
-        failed = failed or done.returncode
+        status = run([sys.executable, *command[1:]], os.environ | variables)
+        if status < 0 or status >= 128:  # stopped by a signal, as by Ctrl-C
+            return 128 - status if status < 0 else status
+        failed = failed or status
         if failed and not keep_going:
             break
     return failed
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a sweep and return its exit status. SIGINT and SIGTERM are passed on to it; it saves its jobs."""
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+        before = {
+            number: signal.signal(number, lambda received, _: process.send_signal(received))
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            return process.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 if __name__ == "__main__":

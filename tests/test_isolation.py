@@ -53,17 +53,22 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     ("number", "launcher", "processes"),
     [
         (signal.SIGINT, [], 1),
+        (signal.SIGTERM, JOBLIB, 1),
         pytest.param(signal.SIGTERM, [], 2, marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, JOBLIB, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, JOBLIB, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, [*JOBLIB, "isolate=false"], 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, [*JOBLIB[:1], "hydra.launcher.n_jobs=1"], 1, marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
+def test_an_interrupted_sweep_saves_and_stops_its_jobs_and_says_so(
     tmp_path: Path, number: int, launcher: list[str], processes: int
 ) -> None:
     process = Background(
-        *JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}", f"processes={processes}", *launcher
+        *JOBS, *ENDLESS, "seed=0,1,2", f"output={tmp_path}", f"processes={processes}", *launcher
     )
-    wait_for_job(process, tmp_path, seed=0)
+    running = 2 if launcher[-1:] == JOBLIB[1:] or "isolate=false" in launcher else 1
+    for seed in range(running):
+        wait_for_job(process, tmp_path, seed=seed)
     if number == signal.SIGINT:  # like a terminal
         os.killpg(process.pid, number)
     else:
@@ -72,6 +77,7 @@ def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
     assert table(out)[1][0] == "failed" and re.search(r"interrupted( \(2 jobs\))?$", table(out)[1][1])
+    assert len(table(out)) == len(list(tmp_path.glob("*/*/checkpoint/step-*"))) == running
     assert_nothing_left(process.pid)
 
 

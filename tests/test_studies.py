@@ -1,9 +1,8 @@
 """Sweeps of studies: one name everywhere, one command that runs them, unchanged run ids."""
 
-import subprocess
+import signal
 import sys
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,12 +105,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
     """Commands that the sweeps would start, with their environment; ``status=N`` sets the exit status."""
     found: list[tuple[list[str], dict[str, str]]] = []
 
-    def run(words: Sequence[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
-        found.append((list(words[1:]), env))
+    def run(words: Sequence[str], environment: dict[str, str]) -> int:
+        found.append((list(words[1:]), environment))
         given = [word.removeprefix("status=") for word in words if word.startswith("status=")]
-        return SimpleNamespace(returncode=int(given[0]) if given else 0)
+        return int(given[0]) if given else 0
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr("sweeps.__main__.run", run)
     return found
 
 
@@ -207,6 +206,18 @@ def test_a_failed_sweep_is_the_last_unless_asked_otherwise(
 def test_a_stopped_sweep_stops_the_others(started: list, status: str, ends_with: int) -> None:
     assert main(["three_parameters", "--keep-going", f"status={status}"]) == ends_with
     assert len(started) == 1
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_is_passed_on_to_the_sweep(name: str) -> None:
+    sweep = (
+        "import os, signal, time; time.sleep(1); signal.signal(signal.SIGINT, signal.SIG_DFL); "
+        f"os.kill(os.getppid(), signal.{name}); time.sleep(60)"
+    )
+    words = [sys.executable, "-c", sweep]
+    start = f"import os; from sweeps.__main__ import run; print(run({words}, os.environ))"
+    result = command(launcher=[sys.executable, "-c", start])
+    assert result.stdout == f"-{getattr(signal, name):d}\n", result.stderr
 
 
 @pytest.mark.parametrize(

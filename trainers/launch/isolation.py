@@ -11,12 +11,10 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
@@ -36,7 +34,6 @@ EVERY_JOB_IMPORTS: tuple[str, ...] = (
 )
 EVERY_JOB_IMPORTS += ("trainers.run.training", "wandb")
 GRACE_SECONDS = 300  # time for a job that was asked to stop, to finish its step and write a checkpoint
-POLL_SECONDS = 0.5  # between two looks at the parent of a launcher's process
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _fork_server: "ForkServer | None" = None
 
@@ -144,22 +141,6 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-@cache
-def end_with_parent() -> None:
-    """From now on, end this process within ``POLL_SECONDS`` after its parent, as when that is killed.
-
-    The end closes the pipe to the fork server, which asks the running job to stop.
-    """
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(POLL_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _describe_end(exit_code: int | None) -> str:
     if exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
         return "was asked to stop"
@@ -214,7 +195,7 @@ def _stop(child: BaseProcess) -> None:
 
 def _child(request: _Request, sender: connection.Connection) -> None:
     for number in STOP_SIGNALS:
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt_once)
     threading.Thread(target=_end_with_fork_server, daemon=True).start()
     try:
         os.environ.clear()
@@ -230,7 +211,7 @@ def _child(request: _Request, sender: connection.Connection) -> None:
     sender.send(outcome)
 
 
-def _interrupt(*_: object) -> None:
+def interrupt_once(*_: object) -> None:
     """Raise ``KeyboardInterrupt`` once: later signals must not interrupt the cleanup."""
     for number in STOP_SIGNALS:  # with SIG_IGN, Python prints an error for a signal that arrived just before
         signal.signal(number, lambda *_: None)

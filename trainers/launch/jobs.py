@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trainers.launch.isolation import end_with_parent
+from trainers.launch.parallel import is_stopping, raise_when_stopped, stopping_with_sweep
 from trainers.launch.stopping import StoppedError
 from trainers.records import sweep_plan
 from trainers.records.files import UnreadableFileError, read_job
@@ -113,24 +114,32 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     An exception of the class ``refusal`` is printed in one line, once for all jobs with the same reason. Any
     other exception is a fault in this job's code; it is reported, and the other jobs continue.
     """
+    if is_stopping(jobs):
+        return replace(job, status=FAILED, reason=INTERRUPTED)
     running = sum(other.status == LOST for other in read_jobs(jobs))
     job = replace(job, at_once=running + 1)
     report(jobs, job)
     num_jobs, common = sweep_plan.planned()
-    if not jobs.name.endswith(f"-{os.getpid()}"):  # a launcher has started this process, and others
+    is_here = jobs.name.endswith(f"-{os.getpid()}")
+    is_below = jobs.name.endswith(f"-{os.getppid()}")  # not under submitit, whose jobs outlive the sweep
+    if is_here:
+        raise_when_stopped()
+    else:  # a launcher has started this process, and others
         os.environ[_PARALLEL_JOB] = _name(job, num_jobs)
-        if jobs.name.endswith(f"-{os.getppid()}"):  # not under submitit, whose jobs outlive the sweep
-            end_with_parent()
     if _is_first():
         print(first_line(read_jobs(jobs), job, num_jobs, common), flush=True)
     started = time.perf_counter()
     try:
-        status, folder = work()
+        with stopping_with_sweep(jobs) if is_below else nullcontext():
+            status, folder = work()
         job = replace(job, status=status, reason="", folder=str(folder))
-    except StoppedError as stop:  # the job ran in this process, so the sweep stops with it
-        stop.print_message()
-        report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
-        raise KeyboardInterrupt from stop
+    except (StoppedError, KeyboardInterrupt) as stop:
+        if isinstance(stop, StoppedError):  # the job ran in this process
+            stop.print_message()
+        job = replace(job, status=FAILED, reason=INTERRUPTED)
+        if not is_below:  # the sweep stops with this process
+            report(jobs, replace(job, seconds=time.perf_counter() - started))
+            raise KeyboardInterrupt from stop
     except refusal as error:
         job = replace(job, status=FAILED, reason=str(error))
         alike = _first_alike(read_jobs(jobs), job)
@@ -138,9 +147,6 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     except Exception as error:  # a fault in one job's code must not end the other jobs
         traceback.print_exc()
         job = replace(job, status=FAILED, reason=f"{type(error).__name__}: {' '.join(str(error).split())}")
-    except KeyboardInterrupt:
-        report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
-        raise
     job = replace(job, seconds=time.perf_counter() - started)
     report(jobs, job)
     return job
