@@ -10,6 +10,7 @@ worker, and one for the mean. With a lossless method it is SGD with momentum m a
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from compressors.api import (
@@ -19,6 +20,7 @@ from compressors.api import (
     Reduced,
     Reducer,
     Segment,
+    Shared,
     Step,
     Traits,
     Wrapper,
@@ -33,6 +35,7 @@ class Averages(NamedTuple):
     """The state of EF21-SGDM."""
 
     average: dict[str, Tensor]  # v, [W, d] per segment
+    begun: Shared  # whether v has begun: 0 or 1, [1] per segment, on the CPU
     shifts: Shifts
 
 
@@ -68,25 +71,29 @@ class EF21SGDM(Wrapper):
         super().check(plan)
 
     def init(self, segments: list[Segment]) -> Averages:
-        return Averages(zeros_of(segments), zero_shifts(self.inner, segments))
+        begun = {segment.name: torch.zeros(1) for segment in segments}
+        return Averages(zeros_of(segments), Shared(begun), zero_shifts(self.inner, segments))
 
     def carried(self, inputs: list[Input], state: Averages, step: Step) -> list[Input]:
         segments = [given.seen() for given in inputs]
-        share = self._share(step)
-        averages = [s._replace(rows=state.average[s.name].lerp(s.rows, share)) for s in segments]
+        averages = [
+            s._replace(rows=state.average[s.name].lerp(s.rows, self._share(s.name, state))) for s in segments
+        ]
         return self.inner.carried(differences(averages, state.shifts), state.shifts.inner, step)
 
     def reduce(
         self, inputs: list[Input], state: Averages, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Averages]:
-        segments, share = [given.formed() for given in inputs], self._share(step)
+        segments = [given.formed() for given in inputs]
         for segment in segments:
+            share = self._share(segment.name, state)
             segment.rows.copy_(state.average[segment.name].lerp_(segment.rows, share))
+            state.begun.state[segment.name].fill_(1)
         reduced, shifts = reduce_differences(
             self.inner, segments, state.shifts, lambda segment: 1.0, step, communicator
         )
-        return reduced, Averages(state.average, shifts)
+        return reduced, state._replace(shifts=shifts)
 
-    def _share(self, step: Step) -> float:
-        """The part of the gradient in v: 1 - m, and 1 in the first step."""
-        return 1 - self.momentum if step.number > 0 else 1.0
+    def _share(self, name: str, state: Averages) -> float:
+        """The part of the gradient in v: 1 - m, and 1 in the first step that is not skipped."""
+        return 1 - self.momentum if state.begun.state[name].item() else 1.0

@@ -50,6 +50,16 @@ def test_without_compression_it_is_sgd_with_dampened_momentum() -> None:
     torch.testing.assert_close(ours, torchs, rtol=0, atol=1e-6)
 
 
+def test_it_begins_with_the_first_gradient_after_skipped_steps() -> None:
+    """Under trainer.nonfinite=skip the first reduced step may have any number."""
+    reducer = build_reducer(NoCompression(), D, EF21SGDM)
+    reduced, state, _ = reduce_once(reducer, gradients(0), None, 3)
+    torch.testing.assert_close(reduced.mean["a"], gradients(0).mean(0))
+    reduced, _, _ = reduce_once(reducer, gradients(1), state, 4)
+    averaged = gradients(0).lerp(gradients(1), 0.1)
+    torch.testing.assert_close(reduced.mean["a"], averaged.mean(0))
+
+
 def test_without_momentum_it_is_ef21() -> None:
     found = []
     for feedback in (EF21, partial(EF21SGDM, momentum=0.0)):
