@@ -25,6 +25,7 @@ from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_r
 
 FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
 LARGEST = 2**26  # bytes; an archive with a larger file is refused
+LARGEST_SUM = 2**30  # bytes of all files; they are in memory until all are read
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,14 +78,19 @@ def unpack(path: Path, root: Path) -> int:
     a damaged archive and for one with anything other than files of run folders.
     """
     contents: dict[PurePosixPath, dict[str, bytes]] = {}
+    read = 0
     try:
         with tarfile.open(path, "r:xz") as archive:
             for entry in archive:
                 place = PurePosixPath(entry.name)
                 is_ours = place.name in FILES and len(place.parts) == 4 and ".." not in place.parts
+                is_ours &= entry.name.isprintable()
                 file = archive.extractfile(entry) if is_ours and entry.isfile() else None
                 if file is None or place.is_absolute() or entry.size > LARGEST:
                     raise ValueError(f"{path}: {entry.name!r} is not a file of a run folder")
+                read += entry.size
+                if read > LARGEST_SUM:
+                    raise ValueError(f"{path}: its files have more than {LARGEST_SUM:,} bytes")
                 contents.setdefault(place.parent, {})[place.name] = file.read()
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path}: {error}") from None

@@ -112,6 +112,7 @@ def test_without_a_finished_run_it_says_so(tmp_path: Path, capsys: pytest.Captur
             "a/b/config.yaml",
         ),
         *("regret/a/b/other.yaml", "regret/a/b/../config.yaml", "regret/a/b/checkpoint/config.yaml"),
+        "regret/a/\x1b[2J/config.yaml",
     ],
 )
 def test_other_files_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -122,6 +123,21 @@ def test_other_files_are_refused(name: str, tmp_path: Path, capsys: pytest.Captu
     assert main(["archive", "regret", "--root", str(root), "--file", str(file), "--unpack"]) == 1
     assert "is not a file of a run folder" in capsys.readouterr().err
     assert not root.parent.exists()
+
+
+def test_an_archive_of_many_large_files_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("results.archive.LARGEST_SUM", 5)
+    file = tmp_path / "runs.tar.xz"
+    with tarfile.open(file, "w:xz") as archive:
+        for seed in range(2):
+            entry = tarfile.TarInfo(f"regret/a/{seed}/config.yaml")
+            entry.size = 3
+            archive.addfile(entry, io.BytesIO(b"a: "))
+    assert main(["archive", "regret", "--root", str(tmp_path / "o"), "--file", str(file), "--unpack"]) == 1
+    assert capsys.readouterr().err == f"error: {file}: its files have more than 5 bytes\n"
+    assert not (tmp_path / "o").exists()
 
 
 def test_links_and_broken_archives_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

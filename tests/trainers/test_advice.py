@@ -102,14 +102,16 @@ def test_a_failure_of_gloo_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         ("overlap", 1.5, "in [0, 1]"),
         ("workers", 0, "an integer >= 1, or None"),
         ("workers", 2.5, "an integer >= 1, or None"),
+        ("compute_seconds", "0.1", "a finite number >= 0"),
+        ("workers", "8", "an integer >= 1, or None"),
     ],
 )
 def test_advice_for_numbers_out_of_range_is_refused(
-    name: str, value: float, rule: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    name: str, value: float | str, rule: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(advising, "measure_costs", None)  # refused before any measurement
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
-    with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be {rule}, got {value}')}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be {rule}, got {value!r}')}$"):
         advise(state, **{"compute_seconds": 0.1, "bandwidth": "1gbit", name: value})
 
 

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from compressors.core.checks import require
+from compressors.core.checks import is_count, is_real, require
 from trainers.advice.costs import Settings, measure_costs
 from trainers.advice.gloo import gloo_bits_per_second
 from trainers.comm.ddp_hook import CompressionState
@@ -41,10 +41,9 @@ def advise(
     for numbers out of range, and on a CPU with too little memory; ``RuntimeError`` if gloo fails.
     """
     for name, seconds in (("compute_seconds", compute_seconds), ("latency_seconds", latency_seconds)):
-        require(0 <= seconds < math.inf, name, "a finite number >= 0", seconds)
-    require(0 <= overlap <= 1, "overlap", "in [0, 1]", overlap)
-    is_valid = workers is None or (1 <= workers < math.inf and workers == int(workers))
-    require(is_valid, "workers", "an integer >= 1, or None", workers)
+        require(is_real(seconds) and seconds >= 0, name, "a finite number >= 0", seconds)
+    require(is_real(overlap) and 0 <= overlap <= 1, "overlap", "in [0, 1]", overlap)
+    require(workers is None or is_count(workers), "workers", "an integer >= 1, or None", workers)
     on_gpu = state.layout.device.type == "cuda"
     network = Network(
         bits_per_second(bandwidth), latency_seconds, math.inf if on_gpu else gloo_bits_per_second()
