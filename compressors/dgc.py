@@ -8,16 +8,14 @@ Lin, Han, Mao, Wang and Dally, ICLR 2018, https://arxiv.org/abs/1712.01887. The 
 - warm-up of the density, 25 % to 0.1 % over four epochs: ``budget.schedule=exponential``;
 - local gradient clipping: ``trainer.clip_norm``, which the paper sets to the usual norm over sqrt(n).
 
-``compressor=dgc`` chooses the first three and an optimizer without momentum. Biased; ||x - C(x)|| <= ||x||. 8
-bytes per sent fp32 element and one 4-byte count per segment. With density 1 all entries are sent, and the
-method is momentum SGD, but for weight decay.
+``compressor=dgc`` chooses the first three and an optimizer in which only the weight decay has momentum.
+Biased; ||x - C(x)|| <= ||x||. 8 bytes per sent fp32 element and one 4-byte count per segment. With density 1
+all entries are sent, and the method is momentum SGD.
 
 Deviations from the paper: a sample has at least ``EXPECTED`` entries above the threshold on average, because
 a layer of a few thousand entries has less than one in a sample of 1 %. "Far more" is ``EXCESS``, as in the
 authors' code. Unlike their code (https://github.com/synxlin/deep-gradient-compression), this compresses
-vectors too, and does not lower a threshold that too few entries pass. Weight decay is added by the optimizer
-after compression, without momentum; in their code it has momentum m, so it is some 1 / (1 - m) times as
-strong.
+vectors too, and does not lower a threshold that too few entries pass.
 """
 
 import math

@@ -88,6 +88,11 @@ DEPENDS = [
     ("trainer.evaluate_every", {"data._target_": LIBSVM}, {}),
     ("trainer.evaluation_batch_size", {"data._target_": LIBSVM}, {}),
     ("optimizer.lr", {"schedule._target_": "trainers.schedules.autolrs.AutoLRS"}, {}),
+    (
+        "optimizer.decay_momentum",
+        {"optimizer.decay_momentum": 0.9, "optimizer.weight_decay": 0.0},
+        {"optimizer.decay_momentum": 0.9, "optimizer.weight_decay": 1e-4},
+    ),
     ("schedule.warmup_share", {"schedule.warmup_epochs": 0}, {"schedule.warmup_epochs": None}),
     ("model.config", {"model.pretrained": "folder"}, {}),
     ("compressor.density", {"compressor.threshold": 0.1}, {"compressor.threshold": None}),

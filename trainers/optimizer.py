@@ -87,6 +87,33 @@ class _ReleasedNesterov(torch.optim.SGD):
         parameter.sub_(gradient.add_(state["momentum_buffer"]), alpha=group["lr"])
 
 
+class _DecayWithMomentum(torch.optim.SGD):
+    """SGD that moves by g + v with v = m v + weight decay: only the weight decay has momentum.
+
+    This is the form in the authors' code of deep gradient compression (Lin et al., 2018,
+    https://github.com/synxlin/deep-gradient-compression): there g has its momentum already, and the weight
+    decay of usual SGD has it too. The state is that of torch's SGD.
+    """
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # as above
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._update(parameter, parameter.grad, group)
+
+    step.__dict__["hooked"] = True  # as above
+
+    def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
+        if group["weight_decay"]:
+            state = self.state[parameter]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            decay = state["momentum_buffer"].mul_(group["decay_momentum"])
+            gradient = gradient.add(decay.add_(parameter, alpha=group["weight_decay"]))
+        parameter.sub_(gradient, alpha=group["lr"])
+
+
 def sgd(
     model: nn.Module,
     *,
@@ -95,8 +122,12 @@ def sgd(
     nesterov: bool | str = False,
     weight_decay: float = 0.0,
     no_decay: Sequence[str] = (),
+    decay_momentum: float = 0.0,
 ) -> torch.optim.SGD:
     """``torch.optim.SGD`` on the mean gradient; ``lr=None`` uses the model's ``step_size``.
+
+    ``decay_momentum`` is a momentum of the weight decay alone, for gradients that have a momentum already;
+    ``momentum`` is 0 then.
 
     ``nesterov`` is true or false as in torch, or ``release``: g + m instead of g + momentum m, as in the code
     of Sahu et al.; with a momentum of 0.9 and equal gradients its steps are 1.1 times as long.
@@ -111,7 +142,17 @@ def sgd(
     require(is_form, "optimizer.nesterov", "true, false or release", nesterov)
     if nesterov and momentum == 0:
         raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")
+    require(
+        is_real(decay_momentum) and 0 <= decay_momentum < 1,
+        "optimizer.decay_momentum",
+        "in [0, 1)",
+        decay_momentum,
+    )
+    if decay_momentum and momentum:
+        raise ValueError(f"optimizer.decay_momentum needs optimizer.momentum=0, got {momentum}")
     groups = parameter_groups(model, weight_decay, no_decay)
+    if decay_momentum and weight_decay:
+        return _DecayWithMomentum([group | {"decay_momentum": decay_momentum} for group in groups], lr=lr)
     if nesterov == "release":
         return _ReleasedNesterov(groups, lr=lr, momentum=momentum, nesterov=True)
     on_cpu = groups[0]["params"][0].device.type == "cpu"

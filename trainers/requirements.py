@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Plan
@@ -111,7 +112,7 @@ def _plan(trainer: "Trainer", lowest_rate: float) -> Plan:
     return plan_of(
         trainer.reducer,
         scope=trainer.layout.scope,
-        optimizer=type(optimizer).__name__.lstrip("_"),
+        optimizer="SGD" if isinstance(optimizer, torch.optim.SGD) else type(optimizer).__name__,
         momentum=max(group.get("momentum", 0.0) for group in optimizer.param_groups),
         rates=rates_of_epochs(trainer.schedule, trainer.num_steps, trainer.epochs_per_step),
         lowest_rate=lowest_rate,

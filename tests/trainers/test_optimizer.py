@@ -210,6 +210,36 @@ def test_sgd_in_one_pass_is_torchs_plain_sgd_bit_for_bit(momentum: float, nester
         assert torch.equal(own, other)
 
 
+def test_gradients_with_momentum_and_decay_with_momentum_are_sgd_with_momentum() -> None:
+    settings = {"lr": 0.1, "weight_decay": 0.05, "no_decay": ["bias"]}
+    model = Mixed()
+    usual = copy.deepcopy(model)
+    ours, theirs = sgd(model, **settings, decay_momentum=0.9), sgd(usual, **settings, momentum=0.9)
+    velocity = {name: torch.zeros_like(p) for name, p in trainable(model).items()}
+    for number in range(6):
+        if number == 3:  # as after a checkpoint
+            state = copy.deepcopy(ours.state_dict())
+            ours = sgd(model, **settings, decay_momentum=0.9)
+            ours.load_state_dict(state)
+        for name, parameter in trainable(usual).items():
+            parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
+            velocity[name] = 0.9 * velocity[name] + parameter.grad
+            model.get_parameter(name).grad = velocity[name].clone()
+        ours.step()
+        theirs.step()
+    for own, other in zip(model.parameters(), usual.parameters(), strict=True):
+        torch.testing.assert_close(own, other)
+    assert (model.frozen == 1).all()
+
+
+def test_bad_momentum_of_the_decay_is_refused() -> None:
+    for value in (-0.1, 1, float("nan"), "0.9", None, True):
+        with pytest.raises(ValueError, match=r"optimizer\.decay_momentum must be in \[0, 1\), got"):
+            sgd(nn.Linear(1, 1), lr=0.1, decay_momentum=value)
+    with pytest.raises(ValueError, match=r"optimizer\.decay_momentum needs optimizer\.momentum=0, got 0\.5"):
+        sgd(nn.Linear(1, 1), lr=0.1, momentum=0.5, decay_momentum=0.9)
+
+
 @pytest.mark.parametrize("factory", [adam, adamw])
 def test_adam_settings_arrive(factory: Callable) -> None:
     """Gradients 1 and 3, betas 1/4 and 1/2: m = 0.75, 2.4375 and v = 0.5, 4.75 before correction."""

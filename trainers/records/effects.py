@@ -70,6 +70,7 @@ DEFAULTS: dict[str, Value] = {
     "feedback._target_": "compressors.feedback.ErrorFeedback",
     "feedback.scale": "gradient",
     "model.zero_init_residual": False,
+    "optimizer.decay_momentum": 0,
     "trainer._target_": "trainers.settings.TrainerSettings",
     "trainer.bucket_megabytes": 25,
     "trainer.channels_last": False,
@@ -217,6 +218,7 @@ WITHOUT_EFFECT = (
     refused(
         "optimizer.lr", "with schedule=autolrs, which searches for it", has("schedule._target_", AUTOLRS)
     ),
+    WithoutEffect(("optimizer.decay_momentum",), "without weight decay", has("optimizer.weight_decay", 0)),
     refused(
         "schedule.warmup_share",
         "together with schedule.warmup_epochs={schedule[warmup_epochs]}",

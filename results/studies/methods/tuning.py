@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from results.command import write_over
 from results.read.run import Run
 from results.studies.kit import ROOT
 from results.studies.methods.tasks import TASKS, method_of, rate_of, task_of
@@ -51,7 +52,7 @@ def tune(tried: Sequence[Run]) -> bool:
     for task, own in chosen(tried).items():
         rates[task] = dict(sorted((rates.get(task, {}) | own).items()))
     after = head + yaml.safe_dump({"budget": {"rates": rates}})
-    path.write_text(after, encoding="utf-8")
+    write_over(path, after)
     return after != before
 
 

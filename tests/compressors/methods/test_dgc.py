@@ -104,6 +104,8 @@ def test_the_config_chooses_feedback_warm_up_and_optimizer() -> None:
         "scale": "gradient",
     }
     assert (config["optimizer"]["momentum"], config["optimizer"]["nesterov"]) == (0.0, False)
+    assert config["optimizer"]["decay_momentum"] == 0.9
+    assert resolved("compressor=dgc", "feedback.momentum=0.5")["optimizer"]["decay_momentum"] == 0.5
     schedule = DGC(**{k: v for k, v in config["compressor"].items() if k != "_target_"}).schedule
     printed = [0.25, 0.0625, 0.015625, 0.004, 0.001, 0.001]  # by the paper, with 0.4 % rounded
     assert [schedule.at(epoch, 0.001) for epoch in range(6)] == pytest.approx(printed, rel=0.03)
