@@ -153,7 +153,8 @@ def is_stopping() -> bool:
     from trainers.launch import jobs, parallel
 
     sweep = jobs.current_sweep()
-    return sweep is not None and parallel.is_stopping(sweep)
+    is_own = sweep is not None and sweep.name.endswith(f"-{os.getpid()}")  # others are of a parent's
+    return sweep is not None and is_own and parallel.is_stopping(sweep)
 
 
 def report_interrupt() -> int:

@@ -17,6 +17,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from results.command import in_a_line, parser
 from results.studies.command import STUDIES, load
@@ -25,7 +26,7 @@ from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_r
 
 FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
 LARGEST = 2**26  # bytes; an archive with a larger file is refused
-LARGEST_SUM = 2**30  # bytes of all files; they are in memory until all are read
+LARGEST_SUM = 2**28  # bytes of an uncompressed archive, whose files are in memory until all are read
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,20 +79,16 @@ def unpack(path: Path, root: Path) -> int:
     a damaged archive and for one with anything other than files of run folders.
     """
     contents: dict[PurePosixPath, dict[str, bytes]] = {}
-    read = 0
     try:
-        with tarfile.open(path, "r:xz") as archive:
+        with lzma.open(path) as file, tarfile.open(fileobj=_Limited(file, path), mode="r|") as archive:
             for entry in archive:
                 place = PurePosixPath(entry.name)
                 is_ours = place.name in FILES and len(place.parts) == 4 and ".." not in place.parts
                 is_ours &= entry.name.isprintable()
-                file = archive.extractfile(entry) if is_ours and entry.isfile() else None
-                if file is None or place.is_absolute() or entry.size > LARGEST:
+                own = archive.extractfile(entry) if is_ours and entry.isfile() else None
+                if own is None or place.is_absolute() or entry.size > LARGEST:
                     raise ValueError(f"{path}: {entry.name!r} is not a file of a run folder")
-                read += entry.size
-                if read > LARGEST_SUM:
-                    raise ValueError(f"{path}: its files have more than {LARGEST_SUM:,} bytes")
-                contents.setdefault(place.parent, {})[place.name] = file.read()
+                contents.setdefault(place.parent, {})[place.name] = own.read()
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path}: {error}") from None
     written = 0
@@ -106,6 +103,20 @@ def unpack(path: Path, root: Path) -> int:
         partial.replace(folder)
         written += 1
     return written
+
+
+class _Limited:
+    """The uncompressed archive as a stream. Raises ``ValueError`` after ``LARGEST_SUM`` bytes."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file, self._path, self._left = file, path, LARGEST_SUM
+
+    def read(self, size: int) -> bytes:
+        found = self._file.read(size)
+        self._left -= len(found)
+        if self._left < 0:
+            raise ValueError(f"{self._path}: uncompressed it has more than {LARGEST_SUM:,} bytes")
+        return found
 
 
 def contents_of(run: Path, curves: tuple[str, ...] | None = None) -> dict[str, bytes]:

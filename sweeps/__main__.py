@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "sweeps"
@@ -86,17 +87,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a sweep and return its exit status. SIGINT and SIGTERM are passed on to it; it saves its jobs."""
-    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
-        before = {
-            number: signal.signal(number, lambda received, _: process.send_signal(received))
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            return process.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    """Run a sweep and return its exit status.
+
+    SIGINT and SIGTERM are passed on to the sweep, which saves its jobs. The status is then that of the
+    signal, also if the sweep ends with another one.
+    """
+    received: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        for process in started:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment)
+        started.append(process)
+        for number in received:  # before ``pass_on`` knew the process
+            process.send_signal(number)
+        status = process.wait()
+        return 128 + received[0] if received else status
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         overrides += ["schedule.validation_from=1000", "trainer.steps=2000"]
     if option == "accordion":  # it first chooses a density after 10 epochs
         overrides += ["trainer.epochs=11"]
+    if option == "decay_momentum_sgd":
+        overrides += ["feedback=momentum_correction"]
     if option == "diana":
         overrides += ["compressor=qsgd"]
     if option in ("libsvm", "logistic_l2"):

@@ -37,6 +37,7 @@ REFUSED = {
     "name=../x": "name must be the name of one folder, got '../x'",
     "output=null": "output must be a path, got None",
     "+optimizer.undecayed=[]": "optimizer.undecayed is now optimizer.no_decay",
+    "optimizer=decay_momentum_sgd": "optimizer.decay_momentum needs feedback=momentum_correction",
     "optimizer.momentum=2": "optimizer.momentum must be in [0, 1), got 2",
     "optimizer.nesterov=no": "optimizer.nesterov must be true, false or release, got 'no'",
     "optimizer.nesterov=release optimizer.momentum=0": "optimizer.nesterov needs optimizer.momentum > 0",

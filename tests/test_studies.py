@@ -217,7 +217,7 @@ def test_a_signal_is_passed_on_to_the_sweep(name: str) -> None:
     words = [sys.executable, "-c", sweep]
     start = f"import os; from sweeps.__main__ import run; print(run({words}, os.environ))"
     result = command(launcher=[sys.executable, "-c", start])
-    assert result.stdout == f"-{getattr(signal, name):d}\n", result.stderr
+    assert result.stdout == f"{128 + getattr(signal, name):d}\n", result.stderr
 
 
 @pytest.mark.parametrize(

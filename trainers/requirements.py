@@ -38,7 +38,15 @@ def require_trainable(trainer: "Trainer") -> None:
         require_bf16(trainer.layout.device)
     lowest_rate = _lowest_rate(trainer)
     trainer.communicator.declare_kinds(trainer.reducer.kinds)
-    trainer.reducer.check(_plan(trainer, lowest_rate))
+    plan = _plan(trainer, lowest_rate)
+    trainer.reducer.check(plan)
+    if "MomentumCorrection" not in plan.feedback and any(
+        group.get("decay_momentum") for group in trainer.optimizer.param_groups
+    ):
+        raise ValueError(
+            "optimizer.decay_momentum needs feedback=momentum_correction, whose gradients have the same "
+            "momentum: set optimizer=sgd or optimizer=plain_sgd"
+        )
 
 
 def _refuse_settings_without_effect(trainer: "Trainer") -> None:

@@ -3,8 +3,9 @@
 Lin et al., 2018, "Deep gradient compression", https://arxiv.org/abs/1712.01887, algorithm 4. u = m u + g is
 the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u where an element was sent. With
 a lossless method it is momentum SGD. The optimizer adds the weight decay after compression, with the same
-momentum, as in the authors' code (``optimizer.decay_momentum``). Memory: two buffers of the size of the
-gradients per worker, and one of the size of the weights with weight decay.
+momentum, as in the authors' code (``optimizer.decay_momentum``); torch's SGD in your own script adds it
+without momentum. Memory: two buffers of the size of the gradients per worker, and one of the size of the
+weights with weight decay.
 """
 
 from dataclasses import dataclass, field

@@ -212,7 +212,7 @@ SHARES = (  # in [0, 1), not null
     f"{CORRECTED} feedback.momentum",
     "feedback=ef21_sgdm feedback.momentum",
     "optimizer.momentum",
-    "optimizer=decay_momentum_sgd optimizer.decay_momentum",
+    "feedback=momentum_correction optimizer.decay_momentum",
     "model.dropout",
     "schedule=linear schedule.warmup_share",
     f"{SPEECH} model.dropout",

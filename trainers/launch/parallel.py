@@ -31,7 +31,8 @@ def is_stopping(jobs: Path) -> bool:
 def ask_when_stopped(jobs: Path) -> None:
     """From now on the first of ``STOP_SIGNALS`` asks the sweep's processes to stop.
 
-    Another one, after ``SAME_SECONDS``, raises ``KeyboardInterrupt``, at which joblib kills them.
+    Another Ctrl-C, after ``SAME_SECONDS``, raises ``KeyboardInterrupt``, at which joblib kills them, and so
+    does the first signal if the file cannot be written.
     """
     since = 0.0
 
@@ -39,10 +40,13 @@ def ask_when_stopped(jobs: Path) -> None:
         nonlocal since
         if not since:
             since = time.monotonic()
-            (jobs / _STOP).touch()
+            try:
+                (jobs / _STOP).touch()
+            except OSError as error:
+                raise KeyboardInterrupt from error
             if number == signal.SIGINT:
                 print("stopping after these steps; Ctrl-C again stops at once", file=sys.stderr, flush=True)
-        elif time.monotonic() - since > SAME_SECONDS:
+        elif number == signal.SIGINT and time.monotonic() - since > SAME_SECONDS:
             raise KeyboardInterrupt
 
     for number in STOP_SIGNALS:
