@@ -133,6 +133,8 @@ def command_line() -> int:
 
 def run_hydra() -> int:
     """Run ``main``; returns 0 if no exception ended it. An error of Hydra's is printed in one line."""
+    from trainers.launch.jobs import was_stopped
+
     os.environ["HYDRA_FULL_ERROR"] = "1"  # otherwise Hydra itself prints the errors below and exits
     try:
         sys.argv[1:] = words.checked(sys.argv[1:])
@@ -142,19 +144,10 @@ def run_hydra() -> int:
         main()
     except KeyboardInterrupt:
         return report_interrupt()
-    except Exception as error:
-        if not is_stopping():
+    except Exception as error:  # Hydra, its plugins and joblib raise many types
+        if not was_stopped():
             return report_exception(error)
-    return report_interrupt() if is_stopping() else 0
-
-
-def is_stopping() -> bool:
-    """Whether this process's sweep was asked to stop."""
-    from trainers.launch import jobs, parallel
-
-    sweep = jobs.current_sweep()
-    is_own = sweep is not None and sweep.name.endswith(f"-{os.getpid()}")  # others are of a parent's
-    return sweep is not None and is_own and parallel.is_stopping(sweep)
+    return report_interrupt() if was_stopped() else 0
 
 
 def report_interrupt() -> int:

@@ -5,12 +5,14 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import Background, command
 
 from trainers.launch.isolation import JobError, run_isolated
+from trainers.launch.parallel import ask_when_stopped, is_stopping
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
 JOBLIB = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
@@ -19,6 +21,15 @@ ENDLESS = ["trainer.steps=100000", "trainer.log_every=100"]
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="it looks for processes in /proc"
 )
+
+
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """Handlers of the signals that a test may replace."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ def test_an_interrupted_sweep_saves_and_stops_its_jobs_and_says_so(
     process = Background(
         *JOBS, *ENDLESS, "seed=0,1,2", f"output={tmp_path}", f"processes={processes}", *launcher
     )
-    running = 2 if launcher[-1:] == JOBLIB[1:] or "isolate=false" in launcher else 1
+    running = 2 if "hydra.launcher.n_jobs=2" in launcher else 1
     for seed in range(running):
         wait_for_job(process, tmp_path, seed=seed)
     if number == signal.SIGINT:  # like a terminal
@@ -79,6 +90,30 @@ def test_an_interrupted_sweep_saves_and_stops_its_jobs_and_says_so(
     assert table(out)[1][0] == "failed" and re.search(r"interrupted( \(2 jobs\))?$", table(out)[1][1])
     assert len(table(out)) == len(list(tmp_path.glob("*/*/checkpoint/step-*"))) == running
     assert_nothing_left(process.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_repeated_signal_of_a_launcher_kills_no_job(
+    tmp_path: Path, number: int, own_handlers: None
+) -> None:
+    ask_when_stopped(tmp_path)
+    for _ in range(2):
+        os.kill(os.getpid(), number)
+    assert is_stopping(tmp_path)
+
+
+def test_a_sweep_that_cannot_ask_its_jobs_ends_at_once(tmp_path: Path, own_handlers: None) -> None:
+    ask_when_stopped(tmp_path / "missing")
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_run_does_not_obey_another_processs_sweep(tmp_path: Path) -> None:
+    sweep = tmp_path / f"20260101-000000-{os.getpid()}"
+    sweep.mkdir()
+    (sweep / "stop").touch()
+    result = command("compressor=nosuch", TOTAL_ERROR_JOBS=str(sweep))
+    assert result.returncode == 1 and "nosuch" in result.stderr and "interrupted" not in result.stderr
 
 
 @pytest.mark.parametrize("launcher", [[], JOBLIB], ids=["one_by_one", "joblib"])

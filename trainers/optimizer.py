@@ -61,12 +61,8 @@ class _SGD(torch.optim.SGD):
     step.__dict__["hooked"] = True  # prevents torch from wrapping it again
 
 
-class _ReleasedNesterov(torch.optim.SGD):
-    """SGD that moves by g + m with m = momentum m + g; torch's Nesterov moves by g + momentum m.
-
-    This is the form in the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951. g includes weight
-    decay; the state is that of torch's SGD.
-    """
+class _OneByOne(torch.optim.SGD):
+    """SGD with an update of its own, for one parameter at a time. The state is that of torch's SGD."""
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # as above
         with torch.no_grad():
@@ -78,6 +74,17 @@ class _ReleasedNesterov(torch.optim.SGD):
     step.__dict__["hooked"] = True  # as above
 
     def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
+        raise NotImplementedError
+
+
+class _ReleasedNesterov(_OneByOne):
+    """SGD that moves by g + m with m = momentum m + g; torch's Nesterov moves by g + momentum m.
+
+    This is the form in the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951. g includes weight
+    decay.
+    """
+
+    def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
         gradient = gradient.add(parameter, alpha=group["weight_decay"])
         state = self.state[parameter]
         if "momentum_buffer" in state:
@@ -87,22 +94,13 @@ class _ReleasedNesterov(torch.optim.SGD):
         parameter.sub_(gradient.add_(state["momentum_buffer"]), alpha=group["lr"])
 
 
-class _DecayWithMomentum(torch.optim.SGD):
+class _DecayWithMomentum(_OneByOne):
     """SGD that moves by g + v with v = m v + weight decay: only the weight decay has momentum.
 
     This is the form in the authors' code of deep gradient compression (Lin et al., 2018,
     https://github.com/synxlin/deep-gradient-compression): there g has its momentum already, and the weight
-    decay of usual SGD has it too. The state is that of torch's SGD.
+    decay of usual SGD has it too.
     """
-
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # as above
-        with torch.no_grad():
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._update(parameter, parameter.grad, group)
-
-    step.__dict__["hooked"] = True  # as above
 
     def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
         if group["weight_decay"]:

@@ -211,10 +211,17 @@ def _child(request: _Request, sender: connection.Connection) -> None:
     sender.send(outcome)
 
 
+def ignore_signal(*_: object) -> None:
+    """A handler without effect.
+
+    With SIG_IGN, Python prints an error for a signal that arrived just before, and programs inherit it.
+    """
+
+
 def interrupt_once(*_: object) -> None:
     """Raise ``KeyboardInterrupt`` once: later signals must not interrupt the cleanup."""
-    for number in STOP_SIGNALS:  # with SIG_IGN, Python prints an error for a signal that arrived just before
-        signal.signal(number, lambda *_: None)
+    for number in STOP_SIGNALS:
+        signal.signal(number, ignore_signal)
     raise KeyboardInterrupt
 
 

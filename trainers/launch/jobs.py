@@ -90,6 +90,17 @@ def current_sweep() -> Path | None:
     return Path(os.environ[_FOLDER]) if _FOLDER in os.environ else None
 
 
+def was_stopped() -> bool:
+    """Whether a sweep that this process started was asked to stop."""
+    sweep = current_sweep()
+    return sweep is not None and _is_of(os.getpid(), sweep) and is_stopping(sweep)
+
+
+def _is_of(process: int, jobs: Path) -> bool:
+    """Whether a process started the sweep of the folder ``jobs``; ``start_sweep`` gives it this name."""
+    return jobs.name.endswith(f"-{process}")
+
+
 def parallel_job() -> str:
     """The name of this process's job if other jobs may run in parallel; otherwise an empty text."""
     return os.environ.get(_PARALLEL_JOB, "")
@@ -120,9 +131,8 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     job = replace(job, at_once=running + 1)
     report(jobs, job)
     num_jobs, common = sweep_plan.planned()
-    is_here = jobs.name.endswith(f"-{os.getpid()}")
-    is_below = jobs.name.endswith(f"-{os.getppid()}")  # not under submitit, whose jobs outlive the sweep
-    if is_here:
+    is_below = _is_of(os.getppid(), jobs)  # not under submitit, whose jobs outlive the sweep
+    if _is_of(os.getpid(), jobs):
         raise_when_stopped()
     else:  # a launcher has started this process, and others
         os.environ[_PARALLEL_JOB] = _name(job, num_jobs)

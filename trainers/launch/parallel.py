@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-from trainers.launch.isolation import STOP_SIGNALS, interrupt_once
+from trainers.launch.isolation import STOP_SIGNALS, ignore_signal, interrupt_once
 from trainers.launch.stopping import SAME_SECONDS
 
 POLL_SECONDS = 0.5  # between two looks at the sweep
@@ -73,11 +73,7 @@ def stopping_with_sweep(jobs: Path) -> Iterator[None]:
         yield
     finally:
         for number in STOP_SIGNALS:
-            signal.signal(number, _ignore)
-
-
-def _ignore(*_: object) -> None:
-    """Unlike SIG_IGN it is not inherited by the programs that a job starts."""
+            signal.signal(number, ignore_signal)
 
 
 @cache
@@ -92,7 +88,7 @@ def _watch(jobs: Path) -> None:
         while os.getppid() == parent:
             time.sleep(POLL_SECONDS)
             if is_stopping(jobs):
-                os.kill(os.getpid(), signal.SIGTERM)  # again and again: a job may just be beginning
+                os.kill(os.getpid(), signal.SIGTERM)  # at every look: the job may not have begun at the first
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
