@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import Background, command
 
+from trainers.launch import parallel
 from trainers.launch.isolation import JobError, run_isolated
 from trainers.launch.parallel import ask_when_stopped, is_stopping
 
@@ -92,14 +93,18 @@ def test_an_interrupted_sweep_saves_and_stops_its_jobs_and_says_so(
     assert_nothing_left(process.pid)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_repeated_signal_of_a_launcher_kills_no_job(
-    tmp_path: Path, number: int, own_handlers: None
+def test_signals_that_a_launcher_repeats_do_not_kill_the_jobs(
+    tmp_path: Path, own_handlers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A second SIGTERM at any time, and a second SIGINT at the time of the first one."""
     ask_when_stopped(tmp_path)
-    for _ in range(2):
-        os.kill(os.getpid(), number)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    monkeypatch.setattr(parallel, "SAME_SECONDS", 0.0)
+    os.kill(os.getpid(), signal.SIGTERM)
     assert is_stopping(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_sweep_that_cannot_ask_its_jobs_ends_at_once(tmp_path: Path, own_handlers: None) -> None:
@@ -108,7 +113,7 @@ def test_a_sweep_that_cannot_ask_its_jobs_ends_at_once(tmp_path: Path, own_handl
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_run_does_not_obey_another_processs_sweep(tmp_path: Path) -> None:
+def test_a_run_ignores_the_stop_of_a_sweep_that_another_process_started(tmp_path: Path) -> None:
     sweep = tmp_path / f"20260101-000000-{os.getpid()}"
     sweep.mkdir()
     (sweep / "stop").touch()

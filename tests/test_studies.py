@@ -209,15 +209,18 @@ def test_a_stopped_sweep_stops_the_others(started: list, status: str, ends_with:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_is_passed_on_to_the_sweep(name: str) -> None:
+def test_a_signal_is_passed_on_to_the_sweep_and_ends_the_study(name: str) -> None:
+    """The sweep here ends with status 0, as if the signal came when its last job had finished."""
+    number = getattr(signal, name).value
+    asked = "lambda *_: (print('asked', flush=True), os._exit(0))"
     sweep = (
-        "import os, signal, time; time.sleep(1); signal.signal(signal.SIGINT, signal.SIG_DFL); "
-        f"os.kill(os.getppid(), signal.{name}); time.sleep(60)"
+        f"import os, time; import signal; signal.signal({number}, {asked}); "
+        f"time.sleep(1); os.kill(os.getppid(), {number}); time.sleep(60); os._exit(1)"
     )
     words = [sys.executable, "-c", sweep]
     start = f"import os; from sweeps.__main__ import run; print(run({words}, os.environ))"
     result = command(launcher=[sys.executable, "-c", start])
-    assert result.stdout == f"{128 + getattr(signal, name):d}\n", result.stderr
+    assert result.stdout == f"asked\n{128 + number}\n", result.stderr
 
 
 @pytest.mark.parametrize(
