@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from results.command import in_a_line, parser
+from results.command import in_a_line, parser, writing_over
 from results.studies.command import STUDIES, load
 from results.studies.kit import ROOT, Study
 from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
@@ -60,15 +60,13 @@ def pack(study: Study, root: Path, path: Path) -> int:
     if not runs:
         raise FileNotFoundError(f"no finished run of {study.name} below {root}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    with tarfile.open(partial, "w:xz") as archive:
+    with writing_over(path) as place, tarfile.open(place, "w:xz") as archive:
         for run in runs:
             kept = contents_of(run, study.curves if run.relative_to(root).parts[0] in page_outputs else ())
             for name, content in kept.items():
                 entry = tarfile.TarInfo((run / name).relative_to(root).as_posix())
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
-    partial.replace(path)
     return len(runs)
 
 

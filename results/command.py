@@ -3,7 +3,8 @@
 import argparse
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trainers.records.safe_files import write_whole
@@ -43,6 +44,24 @@ def write_over(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     else:
         write_whole(path.resolve(), text)
+
+
+@contextmanager
+def writing_over(path: Path) -> Iterator[Path]:
+    """The path at which a library writes a file in the block; at its end the file replaces ``path``.
+
+    After an exception, an earlier file stays as it was.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    whole = path.resolve()  # a link stays a link
+    partial = whole.with_name(f"{whole.name}.partial")
+    try:
+        yield partial
+        partial.replace(whole)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def paragraph(words: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from PIL import Image
 
+from results.command import writing_over
+
 
 class Family(NamedTuple):
     """Related methods, which share a hue; shade and dash follow from their order here."""
@@ -141,10 +143,13 @@ def save(figure: Any, stem: Path, *, pdf: bool = False) -> list[Path]:
     figure.savefig(drawn, dpi=150, metadata={"Software": None})
     with Image.open(drawn) as image:  # 256 colours take a third of the bytes in the repository
         few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        few.save(paths[0], dpi=(150, 150), optimize=True)
+        with writing_over(paths[0]) as place:
+            few.save(place, "PNG", dpi=(150, 150), optimize=True)
     if pdf:
         paths.append(stem.with_name(f"{stem.name}.pdf"))
-        figure.savefig(paths[1], metadata={"CreationDate": None, "Producer": None, "Creator": None})
+        dateless = {"CreationDate": None, "Producer": None, "Creator": None}
+        with writing_over(paths[1]) as place:
+            figure.savefig(place, format="pdf", metadata=dateless)
     return paths
 
 

@@ -6,12 +6,14 @@ the run's id, step, epoch and metric. Files end in .csv or .parquet; equal runs 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from results.command import writing_over
 from results.escaping import in_spreadsheet
 from results.read.run import Run
 from results.read.settings import flatten
@@ -60,29 +62,34 @@ def long_table(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    if path.suffix == ".csv":
-        text = table.select_dtypes("string").columns
-        table = table.assign(**{name: table[name].map(in_spreadsheet, na_action="ignore") for name in text})
-        table.columns = [in_spreadsheet(name) for name in table.columns]
-        table.to_csv(path, index=False, lineterminator="\n")
-    else:
-        table.to_parquet(path, index=False, engine="pyarrow")
+    with writing_over(path) as place:
+        if path.suffix == ".csv":
+            text = table.select_dtypes("string").columns
+            safe = {name: table[name].map(in_spreadsheet, na_action="ignore") for name in text}
+            table = table.assign(**safe)
+            table.columns = [in_spreadsheet(name) for name in table.columns]
+            table.to_csv(place, index=False, lineterminator="\n")
+        else:
+            table.to_parquet(place, index=False, engine="pyarrow")
 
 
 def write_long(runs: Sequence[Run], path: Path) -> None:
     """Write the long table, a few runs at a time; a thousand runs would need gigabytes of memory."""
+    writer = None
+    with writing_over(path) as place, ExitStack() as opened:
+        for batch in _arrow(runs):
+            if path.suffix == ".csv":
+                batch = _for_spreadsheets(batch).cast(_schema(is_text=True))
+            writer = writer or opened.enter_context(_writer(place, batch.schema, path.suffix))
+            writer.write_table(batch)
+
+
+def _writer(place: Path, schema: Any, ending: str) -> Any:
     from pyarrow import csv, parquet
 
-    writer = None
-    for batch in _arrow(runs):
-        if path.suffix == ".csv":
-            batch = _for_spreadsheets(batch).cast(_schema(is_text=True))
-            options = csv.WriteOptions(quoting_style="needed")
-            writer = writer or csv.CSVWriter(path, batch.schema, write_options=options)
-        else:
-            writer = writer or parquet.ParquetWriter(path, batch.schema)
-        writer.write_table(batch)
-    writer.close()
+    if ending == ".csv":
+        return csv.CSVWriter(place, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+    return parquet.ParquetWriter(place, schema)
 
 
 def _arrow(runs: Sequence[Run]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -91,6 +92,26 @@ def test_command_writes_the_same_bytes_twice(output: Path, tmp_path: Path, endin
     assert read(long)["id"].astype(str).tolist() == long_table(runs)["id"].tolist()
     assert read(wide)["test/accuracy"].tolist() == [0.9] * 4
     assert b"\r" not in made[0][0] or ending == "parquet"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_that_fails_half_way_leaves_the_earlier_file(
+    output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    long = folder / f"long.{ending}"
+    assert main([str(output), "--long", str(long)]) == 0
+    before = long.read_bytes()
+
+    def half(runs: list) -> Iterator:
+        yield from [*parts(runs)][:1]
+        raise OSError("disk full")
+
+    parts = table._arrow
+    monkeypatch.setattr(table, "_arrow", half)
+    assert main([str(output), "--long", str(long)]) == 1
+    assert long.read_bytes() == before and [*folder.iterdir()] == [long]
 
 
 def test_duplicates_are_said_and_left_out(
