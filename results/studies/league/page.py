@@ -5,16 +5,17 @@ from pathlib import Path
 from statistics import fmean
 
 from results.command import paragraph
-from results.compare.measures import LINK_BYTES, Measure, qualities
+from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import mean_and_interval
-from results.escaping import Marked, code
+from results.escaping import Marked, code, in_markdown
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of, notes, paired, table
 from results.studies.league import scores
 from results.studies.league.knobs import method_names
-from results.studies.league.scores import TaskRuns
+from results.studies.league.scores import TaskRuns, quality_of
 from results.studies.league.tasks import RATE_FACTORS, SEEDS, SHARES, TASKS, TUNING_SEED
-from results.studies.league.trials import Outcome, Trial, ended_trials, trial_of
+from results.studies.league.threshold import threshold_and_top_k
+from results.studies.league.trials import Outcome, Trial, ended_trials, short_overrides, trial_of
 
 INTRODUCTION = """Written by `python -m results study league` from the runs of `make league`. Every method is
     trained at three byte budgets: the bytes that dense training sends, divided by {shares}. The bytes are
@@ -34,11 +35,11 @@ READING = """Rank is 1 for the best of the methods in a table: the mean over see
     is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer
     has not been given at the end, regret how much larger the total error is than the least for the same
     number of entries. Compression is processor time of a worker and step, without messages, on the machine of
-    the header, with other work beside it. The last three columns are predicted seconds until the method has
-    the quality of dense training at its last evaluation in the first half of its steps, over links of 100
-    Mbit/s, 1 Gbit/s and 10 Gbit/s with a latency of 50 µs, each worker on a machine of its own. The fixed
-    time of collectives is not in them. Over throttled links, steps of madelon, whose predicted time is below
-    a millisecond, take 4 to 17 times as long as predicted
+    the header, with other work beside it. A task's target is the quality of dense training in the middle of
+    its steps, or at the last evaluation before. The last three columns are the predicted seconds after which
+    a method reaches the target, over links of 100 Mbit/s, 1 Gbit/s and 10 Gbit/s with a latency of 50 µs,
+    each worker on a machine of its own. The fixed time of collectives is not in them. Over throttled links,
+    steps of madelon, whose predicted time is below a millisecond, take 4 to 17 times as long as predicted
     ([measured](../../../benchmarks/results/league.md)), steps of wikitext2 0.5 to 1.4 times
     ([measured](../../../benchmarks/results/league_wikitext2.md)), steps of sst2 0.7 to 1.5 times
     ([measured](../../../benchmarks/results/league_sst2.md)) and steps of cifar10 1.2 to 1.5 times
@@ -61,7 +62,7 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
     }
     parts = ["# The league: methods at equal bytes\n", paragraph(INTRODUCTION.format(**facts))]
     parts += [paragraph(READING), paragraph(SMALL), _all_tasks(found)]
-    parts += [_threshold_and_top_k(found), *map(_task, found)]
+    parts += [threshold_and_top_k(found, tried), *map(_task, found)]
     parts += [_empty_cells(found, [*runs, *tried]), _cost(runs, tried), notes(runs)]
     return "\n".join(parts)
 
@@ -84,37 +85,6 @@ def _all_tasks(found: Sequence[TaskRuns]) -> str:
     return "## All tasks\n\n" + paragraph(words) + "\n" + shown
 
 
-def _threshold_and_top_k(found: Sequence[TaskRuns]) -> str:
-    """A table of the paired differences between the hard threshold and Top-k at every budget."""
-    rows: list[list[object]] = []
-    for one in found:
-        quality = _quality_of(one)
-        for share, methods in one.by_share.items():
-            if "hard_threshold" in methods and "top_k" in methods:
-                threshold, top_k = methods["hard_threshold"], methods["top_k"]
-                sent = scores.mean_bytes_sent(threshold) / scores.mean_bytes_sent(top_k)
-                difference = quality.difference(*paired(quality, threshold, top_k))
-                more, less = (
-                    fmean(run.summary["compression/total_error"] for run in own.values())
-                    for own in (top_k, threshold)
-                )
-                ratio = f"{more / less:.2f}" if less else "-"
-                rows.append([one.task, f"dense/{share}", quality.label, difference, f"{sent:.2f}", ratio])
-    words = """The threshold's quality minus that of Top-k of each layer, by seed, with a 95 % interval for
-        each row alone; the bytes that left a worker, threshold over Top-k; and total error, Top-k over
-        threshold. The bytes differ where no setting of a method comes closer to the budget."""
-    head = ["task", "budget", "quality", "threshold minus Top-k", "bytes", "total error"]
-    shown = table(head, rows, words=3) if rows else "No task has both.\n"
-    return "## Threshold and Top-k\n\n" + paragraph(words) + "\n" + shown
-
-
-def _quality_of(one: TaskRuns) -> Measure:
-    (quality,) = (
-        measure for measure in qualities(list(one.dense.values())) if measure.name == TASKS[one.task].quality
-    )
-    return quality
-
-
 def _relative_rank(values: Sequence[float] | None) -> str:
     if not values:
         return "-"
@@ -124,7 +94,8 @@ def _relative_rank(values: Sequence[float] | None) -> str:
 
 def _task(one: TaskRuns) -> str:
     """A table for every budget of a task."""
-    quality = _quality_of(one)
+    quality = quality_of(one)
+    label = in_markdown(quality.label)
     target = scores.target_quality(one)
     head = [
         "method",
@@ -136,7 +107,10 @@ def _task(one: TaskRuns) -> str:
         "compression, ms",
         *(f"s at {words}" for words in scores.LINK_RATES.values()),
     ]
-    parts = [f"## {one.task}\n", f"{TASKS[one.task].description}. Quality to be reached: {target:.4g}.\n"]
+    parts = [
+        f"## {one.task}\n",
+        f"{TASKS[one.task].description}. Target, {label}: {quality.factor * target:.4g}.\n",
+    ]
     for share in SHARES:
         methods = one.by_share[share]
         parts.append(f"### {one.task}, dense/{share}\n")
@@ -173,12 +147,6 @@ def _row(
     cells += [measure.spread(runs) for measure in COSTS]
     cells.append("-" if own is one.dense else COMPRESSION.spread(runs))
     return [*cells, *(_seconds(found) for found in scores.seconds_to_quality(target, one, own))]
-
-
-def short_overrides(knob: str) -> str:
-    """A knob's overrides with only the last part of each key, such as rank=2."""
-    pairs = [word.partition("=") for word in knob.split()]
-    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
 
 
 def _rank(values: Sequence[float]) -> str:

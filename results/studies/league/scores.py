@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.breakeven import cost_of_run, median_alone
-from results.compare.measures import LINK_BYTES
+from results.compare.measures import LINK_BYTES, Measure, qualities
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of
@@ -62,6 +62,14 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
 def _has_quality(task: str, run: Run) -> bool:
     """Whether ``run`` is of ``task`` and ended with a finite quality."""
     return trial_of(run.config).task == task and not outcome_of(task, run.summary).error
+
+
+def quality_of(one: TaskRuns) -> Measure:
+    """The measure of the task's quality."""
+    (quality,) = (
+        measure for measure in qualities(list(one.dense.values())) if measure.name == TASKS[one.task].quality
+    )
+    return quality
 
 
 def mean_bytes_sent(of_seed: Seeds) -> float:

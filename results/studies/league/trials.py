@@ -82,6 +82,12 @@ def trial_of(config: dict[str, Any]) -> Trial:
     )
 
 
+def short_overrides(knob: str) -> str:
+    """A knob's overrides with only the last part of each key, such as rank=2."""
+    pairs = [word.partition("=") for word in knob.split()]
+    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
+
+
 def outcome_of(task: str, summary: dict[str, Any]) -> Outcome:
     """The outcome of a run of ``task`` that has finished or failed."""
     quality, error = summary.get(TASKS[task].quality, math.nan), ""

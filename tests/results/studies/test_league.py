@@ -96,7 +96,28 @@ def test_threshold_and_top_k_are_compared_by_seed(root: Path) -> None:
     text = (root / "page.md").read_text().split("## Threshold and Top-k")[1].split("## madelon")[0]
     (row,) = [line for line in text.splitlines() if line.startswith("| madelon")]
     # 0.01, 0.011, 0.012 minus 0.02, 0.0201, 0.0202: -0.0091 +- 4.303 x 0.0009 / sqrt(3)
-    assert "| madelon | dense/20 |" in row and "-0.0091 [-0.0113, -0.0069] | 0.80 | 1.25 |" in row
+    assert (
+        "| madelon | dense/20 |" in row
+        and "| -0.0091 [-0.0113, -0.0069] | -0.0091 [-0.0113, -0.0069] | 0.80 | 1.25 |" in row
+    )  # of one row
+
+
+def test_two_rows_have_wider_intervals_and_other_bytes_with_the_tuning_seed_are_said(root: Path) -> None:
+    for seed in SEEDS:
+        write(root, "hard_threshold", 20, seed, 4e6, 0.01 + seed / 1e3)
+        write(root, "hard_threshold", 100, seed, 8e5, 0.01 + seed / 1e3, lr=1e-8)
+        write(root, "top_k", 100, seed, 1e6, 0.02 + seed / 1e4, lr=1e-8)
+    write(root, "hard_threshold", 20, TUNING_SEED, 5e6, 0.013)
+    write(root, "hard_threshold", 100, TUNING_SEED, 8.1e5, 0.013, lr=1e-8)
+    assert main(["--root", str(root), "--table", str(root / "page.md"), "--figures", str(root)]) == 0
+    text = (root / "page.md").read_text().split("## Threshold and Top-k")[1].split("## madelon")[0]
+    assert "| for all 2 together |" in text
+    # Student's t for 2 x 2.5 % and 2 degrees of freedom is 6.205 instead of 4.303
+    assert text.count("| -0.0091 [-0.0113, -0.0069] | -0.0091 [-0.0123, -0.0059] |") == 2
+    words = " ".join(text.split())
+    assert "sent 4 MB with the compared seeds, mean, and 5 MB with the tuning seed." in words
+    assert "is 0.0110 ± 0.0010, and with the tuning seed 0.0130." in words
+    assert words.count("with the compared seeds, mean") == 1
 
 
 def test_the_page_says_why_a_task_excludes_a_method(
