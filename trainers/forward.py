@@ -1,5 +1,6 @@
 """Computation of a worker's loss: precision and micro-batches."""
 
+import platform
 from collections.abc import Callable
 
 import torch
@@ -32,6 +33,17 @@ def require_bf16(device: torch.device) -> None:
     """Raise ``ValueError`` for a device without bf16."""
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise ValueError(f"trainer.precision=bf16: {torch.cuda.get_device_name(device)} does not support it")
+
+
+def warning_of_slow_bf16(device: torch.device) -> str:
+    """A line if the CPU computes bf16 in software, which torch does without AVX-512; otherwise empty."""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    if device.type != "cpu" or not is_x86 or torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return ""
+    return (
+        "warning: trainer.precision=bf16: this CPU has no AVX-512, so bf16 is computed in software; a step "
+        "takes several times as long as with trainer.precision=fp32"
+    )
 
 
 def cut(batch: Batch, size: int | None) -> list[Batch]:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from compressors.core.backends import describe
 from compressors.core.fields import KINDS
+from trainers.forward import warning_of_slow_bf16
 from trainers.overlapped_step import num_buckets
 from trainers.records.break_even import NAME as BREAK_EVEN
 from trainers.records.break_even import in_words
@@ -101,6 +102,8 @@ def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
     for part, facts in trainer.facts().items():
         lines.append(f"{part}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
     lines += [f"kernels: {describe(layout.device)}", f"{trainer.reducer!r} -> {path}"]
+    if trainer.settings.precision == "bf16" and (slow := warning_of_slow_bf16(layout.device)):
+        lines.append(slow)
     if trainer.overlaps:
         lines.append(_overlap(trainer))
     if not isinstance(trainer.schedule, AutoLRS):  # AutoLRS has no base rate
