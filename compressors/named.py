@@ -52,6 +52,8 @@ def method(name: str, **settings: Any) -> Codec | Reducer:
     if found is None:
         raise ValueError(f"compressor must be one of {', '.join(method_names())}, got {name!r}")
     _require_settings(name, found, settings)
+    if settings.get("threshold") is not None and settings.get("density") is not None:
+        raise ValueError(f"density has no effect on {name} with a threshold")
     return found(**settings)
 
 

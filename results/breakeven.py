@@ -106,7 +106,7 @@ def write(options: argparse.Namespace) -> None:
             f"{options.model}: {found['parameters']:,} parameters, {found['batch_size']} samples per worker"
         )
         origin = "given" if options.compute_ms is not None else f"measured on {found['device']}"
-        print(f"compute {1e3 * found['compute_seconds']:,.1f} ms, {origin}")
+        print(f"compute {1e3 * found['compute_seconds']:,.1f} ms, {origin}; {found['methods']}")
     else:
         runs = finished_runs([Path(word) for word in options.words], NEEDED)
         workers, costs, compute = costs_of_runs(runs, options.compute_ms)
@@ -119,7 +119,7 @@ def write(options: argparse.Namespace) -> None:
     for word, rate in rates:
         network = Network(rate, 1e-6 * options.latency_us, backend)
         predictions = [predict(cost, compute, workers, network, options.overlap) for cost in costs]
-        print(f"\n## {workers} workers, {word}\n\n{table(predictions)}\n\n{judge(predictions)}")
+        print(f"\n## {workers} workers, {word}\n\n{network}\n\n{table(predictions)}\n\n{judge(predictions)}")
 
 
 def require_options(options: argparse.Namespace) -> None:

@@ -115,6 +115,11 @@ def test_methods_and_feedback_have_the_names_of_their_configs() -> None:
         ("nothing", {}, r"^compressor must be one of accordion, .*, got 'nothing'$"),
         ("../run", {}, r"^compressor must be one of "),
         ("top_k", {"densty": 0.1}, r"^densty has no effect: the settings of top_k are density, schedule$"),
+        (
+            "hard_threshold",
+            {"density": 0.1, "threshold": 0.2},
+            "^density has no effect on hard_threshold with a threshold$",
+        ),
         ("top_k", {"density": 2.0}, r"^TopK\.density must be in \(0, 1\], got 2\.0$"),
     ],
 )

@@ -80,7 +80,7 @@ ALLOWED = {
         "trainers/evaluation.py:evaluate",
     ),
     *("trainers/ledger.py:metrics", "trainers/ledger.py:layers", "trainers/advance.py:mean_loss"),
-    *("trainers/diagnostics/probe.py:of_run", "trainers/break_even.py:dense_seconds"),
+    *("trainers/diagnostics/probe.py:of_run", "trainers/break_even.py:seconds_of_none"),
 }
 
 

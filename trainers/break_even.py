@@ -64,16 +64,31 @@ class TimedStep(Protocol):
     def compression_seconds(self) -> float | None:
         """Seconds of compression for one worker; None if they cannot be measured."""
 
+    @property
+    def num_buckets(self) -> int:
+        """Number of parts in which the gradient was reduced, one after the other."""
+
 
 class StepCosts:
-    """Costs of the steps that this process has taken, and of dense steps for comparison."""
+    """Costs of the steps that this process has taken, and of dense steps for comparison.
 
-    def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
+    ``dense_seconds``: processor time of a worker's dense step, by default that of ``compressor=none``.
+    """
+
+    def __init__(
+        self,
+        reducer: Reducer,
+        layout: Layout,
+        communicator: Communicator,
+        dense_seconds: Callable[[Layout], float] | None = None,
+    ) -> None:
         self.layout = layout
         self.communicator = communicator
+        self.dense_seconds = dense_seconds
         self.nothing_to_compare = reducer.traits.lossless or communicator.size == 1
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
+        self.num_buckets = 1  # of the last step; DistributedDataParallel changes them after the first
         self.steps = 0
         self.leading_seconds: deque[float] = deque(maxlen=STEPS)  # of the steps that had any
         self._sent = 0.0  # sum over steps: bytes that left a local worker (mean) and ``Clock.detour_bytes``
@@ -87,6 +102,7 @@ class StepCosts:
         self._sent += sent.sum() / len(sent) + clock.detour_bytes  # takes half the time of mean()
         self.seconds.append(step.compression_seconds)
         self.rounds.append(clock.rounds)
+        self.num_buckets = step.num_buckets
         if clock.leading_seconds:
             self.leading_seconds.append(clock.leading_seconds)
         self.steps += 1
@@ -103,7 +119,7 @@ class StepCosts:
         seconds, rounds, leading = (list(column)[min(1, len(column) - 1) :] for column in columns)
         row = [
             statistics.median(seconds),
-            dense_seconds(self.layout),
+            (self.dense_seconds or seconds_of_none)(self.layout),
             round_seconds(self.communicator),
             statistics.median(leading),
             statistics.median(rounds),
@@ -113,7 +129,7 @@ class StepCosts:
         own, rehearsed, latency, lead, in_sequence, _ = rows.max(0).values.tolist()
         workers, size = self.communicator.size, self.layout.num_bytes
         compressed = Cost(own + lead, in_sequence, rows[:, 5].mean().item())
-        dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_bytes(size, workers))
+        dense = Cost(rehearsed, 2 * (workers - 1) * self.num_buckets, all_reduce_bytes(size, workers))
         return {NAME: break_even(compressed, dense, latency), ROUNDS: in_sequence}
 
 
@@ -140,7 +156,23 @@ class _Rehearsal:
 
 
 @torch.inference_mode()
-def dense_seconds(layout: Layout) -> float:
+def seconds_of_ddp(layout: Layout) -> float:
+    """Seconds of processor time for a step of DistributedDataParallel without a hook: a division.
+
+    Measured on zeros in the parameters' dtypes.
+    """
+    buffers = [torch.zeros_like(parameter) for parameter in layout.parameters.values()]
+    taken = []
+    for _ in range(1 + REHEARSALS):
+        started = time.perf_counter()
+        for buffer in buffers:
+            buffer.div_(2)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken[1:])
+
+
+@torch.inference_mode()
+def seconds_of_none(layout: Layout) -> float:
     """Seconds of processor time for a worker's step with ``compressor=none``, measured on zeros."""
     left, segments = LARGEST_REHEARSAL, []
     for name, size in zip(layout.names, layout.sizes, strict=True):

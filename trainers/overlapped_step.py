@@ -145,6 +145,7 @@ class OverlappedStep:
         self.checks_before_reducing = not sees_faults(self.layout)  # for NaN and infinity
         bucket_views = _uses_bucket_views(self.layout, reducer)
         self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, bucket_views=bucket_views)
+        self.num_buckets = len(self.buckets.buckets)
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
 
     def run(

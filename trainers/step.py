@@ -21,6 +21,7 @@ class GradientStep(Protocol):
     reduce_seconds: float
     communication_seconds: float  # part of reduce_seconds in collectives
     compression_seconds: float | None  # of one worker; None if it cannot be measured
+    num_buckets: int  # parts in which the gradient is reduced, one after the other
     reducer: Reducer
     state: State  # the reducer's state; tensors are [W, ...]
 
@@ -45,6 +46,7 @@ class ExplicitStep:
     reduce_seconds: float
     communication_seconds: float
     compression_seconds: float | None
+    num_buckets = 1
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Segments, inputs, the step and the state of a method."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -126,8 +126,18 @@ def zeros_of(segments: list[Segment]) -> dict[str, Tensor]:
 
 
 def inputs_of(segments: list[Segment]) -> list[Input]:
-    """Inputs that consist of the gradients alone."""
+    """Inputs that consist of the gradients alone.
+
+    Raises ``ValueError`` for segments of several dtypes: compiled loops get one dtype and all addresses.
+    """
+    dtypes = {segment.rows.dtype for segment in segments}
+    if len(dtypes) > 1:
+        raise ValueError(f"segments that are reduced together must have one dtype, got {_names_of(dtypes)}")
     return [Input(segment) for segment in segments]
+
+
+def _names_of(dtypes: Iterable[torch.dtype]) -> str:
+    return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
 
 
 @lru_cache(maxsize=4096)

@@ -59,13 +59,14 @@ def with_hook(process: int, processes: int) -> dict[str, Any]:
         buckets.append(bucket.index())
         return compression_hook(state, bucket)
 
-    ddp_model.register_comm_hook(CompressionState(reducer_for(model), model), counting_hook)
+    state = CompressionState(reducer_for(model), model)
+    ddp_model.register_comm_hook(state, counting_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(STEPS):
         optimizer.zero_grad()
         loss_of(ddp_model, batch(step, process)).backward()
         optimizer.step()
-    return {"weights": weights(model), "buckets": buckets}
+    return {"weights": weights(model), "buckets": buckets, "num_buckets": state.costs.num_buckets}
 
 
 def by_hand(workers: int, steps: int = STEPS) -> Tensor:

@@ -25,6 +25,7 @@ ANSWER = {
     "backend_bits_per_second": 1e10,
     "device": "cpu",
     "batch_size": 32,
+    "methods": "Top-k and others",
 }
 RECORD = {
     "time/step_seconds": 0.6,
@@ -182,6 +183,8 @@ def test_a_model_is_measured_by_a_process_of_its_own(
     assert asked[0]["settings"] == {"density": 0.01} and asked[0]["compute_seconds"] is None
     said = capsys.readouterr().out
     assert "resnet50: 10,000,000 parameters" in said and "best: top_k, 6.90 times as fast as dense" in said
+    assert "ms, measured on cpu; Top-k and others\n" in said
+    assert "\nlink 1 Gbit/s, collectives at most 10 Gbit/s, 50 µs per message\n" in said
     # 15 x 2 / 16 x 40 MB at 125 MB/s and 30 rounds of 50 us
     assert rows(said)["dense"][:4] == ["653.5", "50.0", "2.0", "601.5"]
 

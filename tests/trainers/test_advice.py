@@ -58,12 +58,28 @@ def test_settings_out_of_range_are_refused(name: str, value: float) -> None:
 def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
-    advice = advise(state, compute_seconds=0.0, bandwidth="1kbit", settings=Settings(density=0.01, steps=1))
+    advice = advise(state, compute_seconds=0.0, bandwidth="1kbit", density=0.01, steps=1)
     assert advice.verdict.best.name != "dense" and advice.verdict.over_dense > 2
     assert len(advice.predictions) == 5
-    head, _, *rows, _, verdict = str(advice).splitlines()
+    assumed, _, head, _, *rows, _, verdict = str(advice).splitlines()
+    assert assumed == (
+        "8 workers, link 1 kbit/s, collectives at most 10 Gbit/s, 50 µs per message; Top-k and a threshold "
+        "that send 0.01 of the entries, PowerSGD of rank 2, compression measured with 1 and 3 workers"
+    )
     assert head.startswith("| method | step, ms |") and len(rows) == 5
     assert verdict == str(advice.verdict)
+
+
+def test_parameters_of_several_dtypes_have_their_own_bytes() -> None:
+    """As the first dtype says nothing of the others, the order of the parameters must not matter."""
+    norm, linear = torch.nn.LayerNorm(64), torch.nn.Linear(64, 100, bias=False, dtype=torch.bfloat16)
+    for model in (torch.nn.Sequential(norm, linear), torch.nn.Sequential(linear, norm)):
+        layout = Layout(dict(model.named_parameters()), "layer", several_dtypes=True)
+        found = {cost.name: cost for cost in measure_costs(layout, Settings(density=0.01, steps=1))}
+        assert found["dense"].all_reduced_bytes == 4 * 128 + 2 * 6400
+        assert found["dense"].rounds.per_other == found["fp16"].rounds.per_other == 2 * 2  # two buckets
+        assert found["fp16"].all_reduced_bytes == 2 * (128 + 6400)
+        assert found["top_k"].gathered_bytes == 8 + 8 + 64 * (2 + 4)  # one entry of each vector
 
 
 def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from trainers.break_even import (
     Cost,
     StepCosts,
     break_even,
-    dense_seconds,
+    seconds_of_ddp,
+    seconds_of_none,
 )
 from trainers.comm.clock import Clock
 from trainers.comm.communicator import Communicator
@@ -110,7 +111,7 @@ def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_b
         else:
             communicator.all_gather(torch.zeros(workers, sent // 4), "values")
         ledger.close_step()
-        costs.add(SimpleNamespace(compression_seconds=taken), ledger)
+        costs.add(SimpleNamespace(compression_seconds=taken, num_buckets=1), ledger)
     return costs
 
 
@@ -119,7 +120,7 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
     """The seconds exclude the first step; bytes are the mean of 40, 60 and 80."""
     made = TopK(density=0.1) if method == "top_k" else RandomBlock(density=0.1)
     costs = costs_after_steps(build_reducer(made, 1000), 4, [9.0, 0.3, 0.5], [40, 60, 80])
-    monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
+    monkeypatch.setattr("trainers.break_even.seconds_of_none", lambda layout: 0.1)
     expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
     rounds = 1 if method == "top_k" else 2 * 3  # a gather; a ring all-reduce of 4 workers
     assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: rounds}
@@ -136,7 +137,7 @@ def costs_with_leader(workers: int, processes: int, rank: int) -> StepCosts:
         communicator.broadcast_from(leader, torch.zeros(25), "indices")
         clock.leading_seconds = 0.2 * (leader in communicator.local_workers)
         ledger.close_step()
-        costs.add(SimpleNamespace(compression_seconds=0.3), ledger)
+        costs.add(SimpleNamespace(compression_seconds=0.3, num_buckets=1), ledger)
     return costs
 
 
@@ -145,7 +146,7 @@ def test_a_leader_counts_the_same_in_any_number_of_processes(
     processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step takes 0.3 s and 0.2 s of the leader, whose 100 bytes pass 2 links of a tree in sequence."""
-    monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
+    monkeypatch.setattr("trainers.break_even.seconds_of_none", lambda layout: 0.1)
     monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.0)
     monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, **group: None)
     rows: list[torch.Tensor] = []
@@ -160,6 +161,30 @@ def test_a_leader_counts_the_same_in_any_number_of_processes(
     assert [costs.summary()[ROUNDS] for costs in everyones] == [2] * processes
 
 
+def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three buckets of 4 workers: 3 gathers, beside 3 all-reduces of 6 rounds each; a round takes 0.01 s."""
+    layout, communicator, reducer = layout_of(1000), Communicator(4), build_reducer(TopK(density=0.1), 1000)
+    costs = StepCosts(reducer, layout, communicator, lambda layout: 0.1)
+    ledger = Ledger(layout, communicator, reducer)
+    for _ in range(2):
+        communicator.clock.restart()
+        for _ in range(3):
+            communicator.all_gather(torch.zeros(4, 5), "values")
+        ledger.close_step()
+        costs.add(SimpleNamespace(compression_seconds=0.4, num_buckets=3), ledger)
+    monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.01)
+    expected = 8 * (1.5 * 4000 - 3 * 60) / (0.4 - 0.1 + 0.01 * (3 - 18))
+    assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: 3}
+
+
+def test_a_dense_step_of_ddp_is_a_division(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter(range(100))
+    monkeypatch.setattr("trainers.break_even.time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
+    layout = Layout({"a": torch.nn.Parameter(torch.ones(3)), "b": torch.nn.Parameter(torch.ones(2))}, "layer")
+    assert seconds_of_ddp(layout) == 1
+    assert layout.parameters["a"].tolist() == [1, 1, 1]
+
+
 def test_dense_training_and_a_single_worker_have_none() -> None:
     dense = costs_after_steps(NoCompression(), 4, [0.1, 0.1], [4000, 4000])
     assert dense.summary() == {}
@@ -172,8 +197,8 @@ def test_a_rehearsal_is_a_multiple_where_the_model_is_large(monkeypatch: pytest.
     looks = iter(range(100))
     monkeypatch.setattr("trainers.break_even.time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
     monkeypatch.setattr("trainers.break_even.LARGEST_REHEARSAL", 1000)
-    assert dense_seconds(layout_of(1000)) == 1
-    assert dense_seconds(layout_of(4000)) == 4
+    assert seconds_of_none(layout_of(1000)) == 1
+    assert seconds_of_none(layout_of(4000)) == 4
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -41,6 +41,7 @@ def test_many_buckets_equal_the_explicit_path() -> None:
     for result in run_in_processes(with_hook, 2):
         assert torch.equal(result["weights"], expected)
         assert result["buckets"] == [0] + [0, 1, 2] * (STEPS - 1), "DDP regroups after the first step"
+        assert result["num_buckets"] == 3
 
 
 def test_a_failure_in_the_hooks_thread_reaches_the_backward_pass() -> None:
@@ -92,6 +93,8 @@ def test_processes_may_have_different_numbers_of_batches() -> None:
 def test_a_model_without_its_wrapper_is_refused_in_a_line() -> None:
     with pytest.raises(ValueError, match="needs a DistributedDataParallel model, got Linear: wrap it first"):
         compress(nn.Linear(2, 2), "top_k", density=0.1)
+    with pytest.raises(ValueError, match=r"got OptimizedModule: compress it before torch\.compile$"):
+        compress(torch.compile(nn.Linear(2, 2)), "top_k", density=0.1)  # type: ignore[arg-type]
 
 
 def test_sparse_gradients_are_refused_in_a_line() -> None:

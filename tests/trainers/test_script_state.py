@@ -37,11 +37,13 @@ def one_thread() -> Any:
     torch.set_num_threads(threads)
 
 
-def state_of(model: nn.Module, workers: int = 1, rank: int = 0, **more: Any) -> CompressionState:
+def state_of(
+    model: nn.Module, workers: int = 1, rank: int = 0, feedback: Any = None, **more: Any
+) -> CompressionState:
     """The state of process ``rank`` of ``workers``; it does not communicate with the others."""
     size = sum(p.numel() for p in model.parameters())
     method = total_error.method("top_k", **TOP_K)
-    reducer = total_error.build_reducer(method, size, total_error.feedback("ef"))
+    reducer = total_error.build_reducer(method, size, feedback or total_error.feedback("ef"))
     communicator = Communicator(workers, rank=rank, world_size=workers)
     return CompressionState(reducer, model, communicator=communicator, **more)
 
@@ -101,6 +103,13 @@ def test_a_state_that_does_not_fit_is_refused_before_anything_changes() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             state.load_state_dict(saved | wrong)
+    for other, said in (
+        (total_error.feedback("ef", scale="step"), r"ErrorFeedback\(scale='step', beta=1\.0\)"),
+        (total_error.feedback("low_pass"), r"ErrorFeedback\(scale='gradient', beta=0\.1\)"),
+        (total_error.feedback("none"), "none"),
+    ):
+        with pytest.raises(ValueError, match=f"was saved with another feedback than {said}$"):
+            state_of(network(), feedback=other, learning_rate=0.1).load_state_dict(saved)
     with pytest.raises(ValueError, match="must have ledger_steps"):
         state.load_state_dict({key: t for key, t in saved.items() if key != "ledger_steps"})
     assert all(torch.equal(tensor, before[key]) for key, tensor in state.state_dict().items())

@@ -45,6 +45,7 @@ def main(argument: str) -> None:
         "backend_bits_per_second": None if math.isinf(rate) else rate,
         "device": str(device),
         "batch_size": trainer.settings.batch_size,
+        "methods": str(settings),
     }
     print(json.dumps(answer))
 

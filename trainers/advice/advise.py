@@ -12,13 +12,14 @@ from trainers.records.step_times import Network, Prediction, Verdict, judge, pre
 
 
 class Advice(NamedTuple):
-    """Predicted step times of every method, and the verdict on them; as text, a table and the verdict."""
+    """Predicted step times of every method, and the verdict on them; as text, with what was assumed."""
 
     predictions: list[Prediction]
     verdict: Verdict
+    assumed: str  # workers, network and settings of the methods
 
     def __str__(self) -> str:
-        return f"{table(self.predictions)}\n\n{self.verdict}"
+        return f"{self.assumed}\n\n{table(self.predictions)}\n\n{self.verdict}"
 
 
 def advise(
@@ -27,23 +28,29 @@ def advise(
     compute_seconds: float,
     bandwidth: str,
     workers: int | None = None,
-    latency_seconds: float = 0.0,
+    latency_seconds: float = 5e-5,
     overlap: float = 0.0,
-    settings: Settings | None = None,
+    density: float = 0.001,
+    rank: int = 2,
+    steps: int = 5,
 ) -> Advice:
     """Measure compression of the script's parameters on this machine; predict step times on a network.
 
     ``compute_seconds`` is the script's time for forward pass, backward pass and update of a step.
     ``bandwidth`` is that of a worker's link, such as ``10gbit``, or ``unlimited``. ``workers`` is by default
-    the number of workers of ``state``. ``overlap`` is the part of ``compute_seconds`` during which messages
-    are sent. Call it in one process, such as that of rank 0, between steps; it takes the time and memory of
-    some compressions and does not change ``state``. Raises ``ValueError`` for another form of ``bandwidth``,
+    the number of workers of ``state``, ``latency_seconds`` that of a message. ``overlap`` is the part of
+    ``compute_seconds`` during which messages are sent. ``density`` is the share of the entries that Top-k and
+    the threshold send, whatever ``state`` sends; ``rank`` is that of PowerSGD, and ``steps`` the number of
+    measured steps. Call it in one process, such as that of rank 0, between steps, while the others wait; it
+    takes the time and memory of some compressions, some ten seconds on a CPU, and does not change ``state``.
+    Raises ``ValueError`` for another form of ``bandwidth``,
     for numbers out of range, and on a CPU with too little memory; ``RuntimeError`` if gloo fails.
     """
     for name, seconds in (("compute_seconds", compute_seconds), ("latency_seconds", latency_seconds)):
         require(is_real(seconds) and seconds >= 0, name, "a finite number >= 0", seconds)
     require(is_real(overlap) and 0 <= overlap <= 1, "overlap", "in [0, 1]", overlap)
     require(workers is None or is_count(workers), "workers", "an integer >= 1, or None", workers)
+    settings = Settings(density=density, rank=rank, steps=steps)
     on_gpu = state.layout.device.type == "cuda"
     network = Network(
         bits_per_second(bandwidth), latency_seconds, math.inf if on_gpu else gloo_bits_per_second()
@@ -51,4 +58,4 @@ def advise(
     costs = measure_costs(state.layout, settings)
     count = state.communicator.size if workers is None else workers
     predictions = [predict(cost, compute_seconds, count, network, overlap) for cost in costs]
-    return Advice(predictions, judge(predictions))
+    return Advice(predictions, judge(predictions), f"{count} workers, {network}; {settings}")

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Reducer, Step, inputs_of
+from compressors.api import Reducer, Segment, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.checks import require
+from compressors.core.checks import is_count, is_real, require
 from compressors.feedback.error_feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.powersgd import PowerSGD
@@ -44,9 +44,15 @@ class Settings:
     steps: int = 5  # measured steps; a cost is their median
 
     def __post_init__(self) -> None:
-        require(0 < self.density < 1, "density", "in (0, 1)", self.density)
-        require(self.rank >= 1, "rank", "an integer >= 1", self.rank)
-        require(self.steps >= 1, "steps", "an integer >= 1", self.steps)
+        require(is_real(self.density) and 0 < self.density < 1, "density", "in (0, 1)", self.density)
+        require(is_count(self.rank), "rank", "an integer >= 1", self.rank)
+        require(is_count(self.steps), "steps", "an integer >= 1", self.steps)
+
+    def __str__(self) -> str:
+        return (
+            f"Top-k and a threshold that send {self.density:.3g} of the entries, "
+            f"PowerSGD of rank {self.rank}, compression measured with 1 and {MANY} workers"
+        )
 
 
 def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost]:
@@ -59,7 +65,7 @@ def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost
     settings = settings or Settings()
     size = layout.num_parameters
     if layout.device.type == "cpu":
-        require_memory(3 * MANY * size * layout.dtype.itemsize, "gradients, residuals and inputs")
+        require_memory(3 * MANY * layout.num_bytes, "gradients, residuals and inputs")
     threshold = torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(1 - settings.density / 2)).item()
     methods: dict[str, Reducer] = {
         "top_k": build_reducer(TopK(density=settings.density), size, ErrorFeedback),
@@ -94,29 +100,31 @@ def _part_of(reducer: Reducer, layout: Layout, workers: int, steps: int) -> Part
     communicator = Communicator(workers, device=device)
     communicator.declare_kinds(reducer.kinds)
     generator = torch.Generator(device).manual_seed(0)
-    gradients = layout.new_buffer(workers)
-    state = reducer.init(layout.segments(gradients))
+    buckets = _buckets(layout, workers)
+    state = reducer.init([segment for bucket in buckets for segment in bucket.segments])
     residual: dict[str, Tensor] = {}
     parts = []
     with _counting_all_reduces(communicator) as all_reduced:
         for number in range(UNCOUNTED + steps):
-            gradients.normal_(generator=generator)
-            segments = layout.segments(gradients)
-            for segment in segments:  # so that p = e + g is normal in every step
-                if segment.name in residual:
-                    segment.rows.sub_(residual[segment.name])
-            communicator.clock.restart(exact=device.type == "cuda")
-            started = _now(device)
-            reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, number), communicator)
-            ended = _now(device)
-            seconds = communicator.clock.compression_seconds(ended - started, ended, workers)
+            seconds, rounds = 0.0, 0
+            for gradients, segments in buckets:
+                gradients.normal_(generator=generator)
+                for segment in segments:  # so that p = e + g is normal in every step
+                    if segment.name in residual:
+                        segment.rows.sub_(residual[segment.name])
+                communicator.clock.restart(exact=device.type == "cuda")
+                started = _now(device)
+                reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, number), communicator)
+                ended = _now(device)
+                seconds += communicator.clock.compression_seconds(ended - started, ended, workers)
+                rounds += communicator.clock.rounds
+                residual |= reduced.residual
             handed = communicator.take_charges().sum(1).mean().item()
             summed = sum(all_reduced) / workers
             all_reduced.clear()
             communicator.take_link_bytes()
             communicator.take_largest_sent()
-            parts.append(Part(seconds, communicator.clock.rounds, summed, handed - summed))
-            residual = reduced.residual
+            parts.append(Part(seconds, rounds, summed, handed - summed))
     return Part(*(statistics.median(column) for column in zip(*parts[UNCOUNTED:], strict=True)))
 
 
@@ -136,20 +144,50 @@ def _counting_all_reduces(communicator: Communicator) -> Iterator[list[int]]:
 
 def _dense(layout: Layout, steps: int) -> Cost:
     """DistributedDataParallel without a hook: a division and an all-reduce."""
-    flat = layout.new_buffer(1)[0]
-    seconds = _median_seconds(lambda: flat.div_(2), layout.device, steps)
-    return Cost("dense", flat.nbytes, 0.0, Line(seconds), Line(0.0, 2.0))
+    buckets = _buckets(layout, 1)
+
+    def divide() -> None:
+        for gradients, _ in buckets:
+            gradients.div_(2)
+
+    seconds = _median_seconds(divide, layout.device, steps)
+    return Cost("dense", layout.num_bytes, 0.0, Line(seconds), Line(0.0, 2.0 * len(buckets)))
 
 
 def _half(layout: Layout, steps: int) -> Cost:
     """torch's fp16_compress_hook: the buffer as fp16 to an all-reduce, and back."""
-    flat = layout.new_buffer(1)[0]
+    buckets = _buckets(layout, 1)
 
-    def round_trip() -> Tensor:
-        return flat.copy_(flat.to(torch.float16).div_(2))
+    def round_trip() -> None:
+        for gradients, _ in buckets:
+            gradients.copy_(gradients.to(torch.float16).div_(2))
 
     seconds = _median_seconds(round_trip, layout.device, steps)
-    return Cost("fp16", 2.0 * flat.numel(), 0.0, Line(seconds), Line(0.0, 2.0))
+    return Cost("fp16", 2.0 * layout.num_parameters, 0.0, Line(seconds), Line(0.0, 2.0 * len(buckets)))
+
+
+class _Bucket(NamedTuple):
+    """Gradients [W, d] that are reduced together, and segments that are views of them."""
+
+    gradients: Tensor
+    segments: list[Segment]
+
+
+def _buckets(layout: Layout, workers: int) -> list[_Bucket]:
+    """Zeroed gradients of all parameters, a bucket for each dtype as in DDP."""
+    if layout.scope == "global":
+        flat = layout.new_buffer(workers)
+        return [_Bucket(flat, layout.segments(flat))]
+    by_dtype: dict[torch.dtype, list[str]] = {}
+    for name, parameter in layout.parameters.items():
+        by_dtype.setdefault(parameter.dtype, []).append(name)
+    buckets = []
+    for dtype, names in by_dtype.items():
+        sizes = [layout.parameters[name].numel() for name in names]
+        flat = torch.zeros(workers, sum(sizes), dtype=dtype, device=layout.device)
+        views = zip(names, flat.split(sizes, dim=1), strict=True)
+        buckets.append(_Bucket(flat, [layout.segment_of(name, rows) for name, rows in views]))
+    return buckets
 
 
 def _median_seconds(work: Callable[[], object], device: torch.device, steps: int) -> float:

@@ -29,13 +29,16 @@ def compress(
 
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
     name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
-    parameter is compressed separately. The other arguments are those of ``CompressionState``. Raises
-    ``ValueError``, one line, for unsuitable arguments.
+    parameter is compressed separately. The density of a threshold (``hard_threshold``) sets lambda by the
+    paper's rule; the density that is sent follows from the gradients, and can be far from it: see
+    ``compression/density_mean`` in ``state.metrics()``. The other arguments are those of
+    ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
     """
     kind = type(ddp_model)
     if not issubclass(kind, DistributedDataParallel):
         raise ValueError(
-            f"compress needs a DistributedDataParallel model, got {kind.__name__}: wrap it first"
+            f"compress needs a DistributedDataParallel model, got {kind.__name__}: "
+            + ("compress it before torch.compile" if kind.__name__ == "OptimizedModule" else "wrap it first")
         )
     module = ddp_model.module
     size = sum(p.numel() for p in module.parameters() if p.requires_grad)

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
-from trainers.break_even import StepCosts
+from trainers.break_even import StepCosts, seconds_of_ddp
 from trainers.checkpoint.form import first_form
 from trainers.comm import saved_state
 from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
@@ -101,6 +101,7 @@ class CompressionState:
         if communicator is not None:
             self.communicator = communicator
         self.compression_seconds: float | None = None  # of the last step
+        self.num_buckets = 0  # of this step, or the last one
         self._is_new_step = True
         self._reduce_seconds = 0.0  # of this step, or the last one
         self._step_seconds: float | None = None  # between the ends of the last two backward passes
@@ -170,7 +171,7 @@ class CompressionState:
 
     @cached_property
     def costs(self) -> StepCosts:
-        return StepCosts(self.reducer, self.layout, self.communicator)
+        return StepCosts(self.reducer, self.layout, self.communicator, seconds_of_ddp)
 
     @cached_property
     def queue(self) -> BucketQueue:
@@ -295,8 +296,9 @@ class CompressionState:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
         started = time.perf_counter()
         if self._is_new_step:
-            self._reduce_seconds, self._is_new_step = 0.0, False
+            self._reduce_seconds, self.num_buckets, self._is_new_step = 0.0, 0, False
             self.communicator.clock.restart()
+        self.num_buckets += 1
         ledger = self.ledger  # created before the first collective: it declares the kinds of bytes
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)

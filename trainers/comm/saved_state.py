@@ -1,11 +1,14 @@
 """State of the hook as named tensors: to save, to load, and to load on another number of workers."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from compressors.api import Reducer, Wrapper
 from trainers.checkpoint.shares import blend, shares
 from trainers.checkpoint.tree import walk
 
@@ -59,6 +62,10 @@ def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
     seed, num_workers = int(saved["seed"]), int(saved["num_workers"])
     if seed != state.seed:
         raise ValueError(f"CompressionState.seed must be {seed}, as in the saved state, got {state.seed}")
+    if not torch.equal(facts["feedback"], saved["feedback"].to(facts["feedback"].device)):
+        raise ValueError(
+            f"the state of compression was saved with another feedback than {_feedback(state.reducer)}"
+        )
     rank, size = state.communicator.rank, state.communicator.size
     parts = list(shares(rank, size, num_workers))
     found = {}
@@ -85,7 +92,25 @@ def _facts(state: "CompressionState") -> Tensors:
         "num_workers": torch.tensor(state.communicator.size),
         "learning_rate": torch.tensor(state.learning_rate, dtype=torch.float64),
         "epoch": torch.tensor(state.epoch, dtype=torch.float64),
+        "feedback": torch.tensor(_number_of(_feedback(state.reducer))),
     }
+
+
+def _feedback(reducer: Reducer) -> str:
+    """The wrappers with their settings, on which the unit and the meaning of a residual depend."""
+    wrappers = [layer for layer in reducer.layers() if isinstance(layer, Wrapper)]
+    return " around ".join(map(_without_inner, wrappers)) or "none"
+
+
+def _without_inner(wrapper: Wrapper) -> str:
+    names: list[str] = [field.name for field in fields(wrapper)] if is_dataclass(wrapper) else []
+    settings = ", ".join(f"{name}={getattr(wrapper, name)!r}" for name in names if name != "inner")
+    return f"{type(wrapper).__name__}({settings})"
+
+
+def _number_of(text: str) -> int:
+    """A number in place of a text, because a saved state has tensors of fixed sizes alone."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def _per_worker(state: "CompressionState") -> Iterator[tuple[str, Tensor]]:

@@ -5,10 +5,11 @@ Standard library only, because code that reads results uses it.
 
 from collections.abc import Sequence
 
+from trainers.records.rates import in_prose
+
 NAME = "comm/break_even_bits_per_second"
 ROUNDS = "comm/rounds"  # sequential messages of a step
 ANY_BANDWIDTH = 1e15  # a petabit per second stands for any network, because JSON has no infinity
-_UNITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s"))
 
 
 def in_words(bits_per_second: Sequence[float]) -> str:
@@ -24,7 +25,4 @@ def in_words(bits_per_second: Sequence[float]) -> str:
 def _speed(bits_per_second: float) -> str:
     if bits_per_second >= ANY_BANDWIDTH:
         return "any"
-    if bits_per_second < 1:
-        return "0"
-    size, unit = next((size, unit) for size, unit in _UNITS if float(f"{bits_per_second:.2e}") >= size)
-    return f"{float(f'{bits_per_second / size:.3g}'):g} {unit}"
+    return "0" if bits_per_second < 1 else in_prose(bits_per_second)

@@ -1,10 +1,11 @@
-"""Bandwidths as text: ``10gbit``.
+"""Bandwidths as text: ``10gbit`` in settings, ``10 Gbit/s`` in prose.
 
 Standard library only, because code that reads results uses it.
 """
 
 import math
 
+_IN_PROSE = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s"))
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -23,3 +24,9 @@ def bits_per_second(rate: str) -> float:
     if number <= 0:
         raise ValueError(f"a rate must be above 0, got {rate}")
     return number * UNITS[unit]
+
+
+def in_prose(bits_per_second: float) -> str:
+    """A finite bandwidth of at least 1 bit/s with three digits: ``3.62 Gbit/s``."""
+    size, unit = next((size, unit) for size, unit in _IN_PROSE if float(f"{bits_per_second:.2e}") >= size)
+    return f"{float(f'{bits_per_second / size:.3g}'):g} {unit}"

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trainers.records.rates import in_prose
+
 TIE = 0.1  # a smaller relative difference between two predictions counts as none
 
 
@@ -27,6 +29,12 @@ class Network(NamedTuple):
     latency_seconds: float = 0.0  # of a message
     # Rate of the collectives over a link without limit: gloo uses processor time for every byte.
     backend_bits_per_second: float = math.inf
+
+    def __str__(self) -> str:
+        slow = self.backend_bits_per_second
+        collectives = "" if math.isinf(slow) else f"collectives at most {in_prose(slow)}, "
+        link = "without limit" if math.isinf(self.bits_per_second) else in_prose(self.bits_per_second)
+        return f"link {link}, {collectives}{1e6 * self.latency_seconds:g} µs per message"
 
 
 class Cost(NamedTuple):
@@ -116,6 +124,11 @@ def table(predictions: Sequence[Prediction]) -> str:
     for found in sorted(predictions, key=lambda one: one.step):
         seconds = (found.step, found.compute, found.compression, found.communication)
         cells = [f"{1e3 * value:,.1f}" for value in seconds]
-        cells += [f"{found.traffic_bytes / 1e6:,.2f}", f"{dense.step / found.step:.2f}"]
+        cells += [_in_megabytes(found.traffic_bytes), f"{dense.step / found.step:.2f}"]
         lines.append(f"| {found.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _in_megabytes(num_bytes: float) -> str:
+    """Two digits after the point, and three significant ones for less than a megabyte."""
+    return f"{num_bytes / 1e6:,.2f}" if num_bytes >= 1e6 or not num_bytes else f"{num_bytes / 1e6:.3g}"
