@@ -21,7 +21,7 @@ from trainers.parts import AnalyticModel
 
 
 class NonFiniteGradientError(ArithmeticError):
-    """A worker's gradient has a NaN or an infinity."""
+    """A worker's gradient, or a weight, has a NaN or an infinity."""
 
 
 class GradientSource(Protocol):
@@ -240,6 +240,20 @@ def raise_together(communicator: Communicator, layout: Layout, step: int, fault:
         raise NonFiniteGradientError(
             f"step {step + 1}: the gradient of worker {worker} is not finite in layer {layout.names[layer]}"
         )
+
+
+def require_finite_weights(layout: Layout, step: int) -> None:
+    """Raise ``NonFiniteGradientError`` if a weight is not finite after ``step`` steps.
+
+    Weights are equal on all processes. Gradients were finite until then, so the update or what the method
+    sent was not.
+    """
+    for name, parameter in layout.parameters.items():
+        if not parameter.isfinite().all():
+            raise NonFiniteGradientError(
+                f"step {step}: a weight is not finite in layer {name}, though the workers' gradients were: "
+                "the update, or what the compressor sent, is not finite"
+            )
 
 
 def _restore(buffers: list[Tensor], values: list[Tensor]) -> None:

@@ -19,7 +19,13 @@ from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.evaluation import evaluate
 from trainers.forward import in_precision
-from trainers.gradients import AnalyticGradients, GradientSource, NonFiniteGradientError, WorkerGradients
+from trainers.gradients import (
+    AnalyticGradients,
+    GradientSource,
+    NonFiniteGradientError,
+    WorkerGradients,
+    require_finite_weights,
+)
 from trainers.layout import Layout
 from trainers.learning_rate import LearningRateController, ScheduleController
 from trainers.ledger import Ledger
@@ -99,8 +105,8 @@ class Trainer:
 
         With ``checkpoints``, the training continues from their start and is saved there. Raises
         ``NonFiniteGradientError`` for a gradient that is not finite (with trainer.nonfinite=skip, for too
-        many such steps in sequence), ``UnreadableDataError`` for a batch that cannot be read, and
-        ``StoppedError`` after a request to stop.
+        many such steps in sequence) and for such a weight, ``UnreadableDataError`` for a batch that cannot be
+        read, and ``StoppedError`` after a request to stop.
         """
         state = self._state()
         advance = Advance(state, self.loader, self.communicator)
@@ -120,8 +126,11 @@ class Trainer:
                 advance.reduce_gradients(factor, measure=measure)  # W gradients, compressed, their mean
                 outcome = advance.update()  # the optimizer's step with that mean
             except NonFiniteGradientError as error:
+                require_finite_weights(self.layout, state.step)  # such weights make no finite gradient again
                 advance.skip(error, self.settings.nonfinite)
                 outcome = None
+            if is_last:
+                require_finite_weights(self.layout, state.step)
             controller.observe(log.record(outcome, factor))
             if self._is_evaluated(began_at, state.epoch, is_last):
                 place = state.note({"step": state.step, "epoch": state.epoch, **log.cost_so_far()})

@@ -19,7 +19,7 @@ from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
 from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
-from compressors.core.payloads import divide, require_positions
+from compressors.core.payloads import divide, require_sparse
 from compressors.core.searches import search_largest_rows, search_rows
 from compressors.core.segments import Input, Segment, Step
 from compressors.core.surveys import Survey, survey_rows, survey_tails
@@ -48,9 +48,9 @@ class Backend:
             steps = [step_of(step, segment)._replace(worker=worker) for worker in workers]
             payloads = [self.encode(codec, row, own) for row, own in zip(segment.rows, steps, strict=True)]
             size = segment.rows.shape[1]
-            for payload in payloads:
+            for payload, row in zip(payloads, segment.rows, strict=True):
                 require_own(codec, payload)
-                require_positions(type(codec).__name__, payload, size)
+                require_sparse(type(codec).__name__, payload, row)
             counts = [
                 codec.num_sent(payload, size, own) for payload, own in zip(payloads, steps, strict=True)
             ]
@@ -199,10 +199,15 @@ class Backend:
 
 
 def require_own(codec: Codec, payload: object) -> None:
-    """Raise ``MethodError`` unless ``payload`` is of the payload class of ``codec``."""
+    """Raise ``MethodError`` unless ``payload`` is of ``codec``'s payload class and its fields are tensors."""
     if type(payload) is not codec.payload:
         rule = f"return {type(codec).__name__}.payload, which is {codec.payload.__name__}"
         raise MethodError(f"{type(codec).__name__}.encode must {rule}, got {type(payload).__name__}")
+    for name in getattr(codec.payload, "_fields", ()):
+        value = getattr(payload, name)
+        if not isinstance(value, Tensor):
+            found = f"{type(value).__name__} for {codec.payload.__name__}.{name}"
+            raise MethodError(f"{type(codec).__name__}.encode must return tensors, got {found}")
 
 
 def choose(choice: str) -> None:

@@ -30,24 +30,30 @@ class Sparse(NamedTuple):
 _UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}
 
 
-def require_positions(method: str, payload: object, size: int) -> None:
-    """Raise ``MethodError`` if a position of a ``Sparse`` on a CPU is not in ``range(size)``.
+def require_sparse(method: str, payload: object, x: Tensor) -> None:
+    """Raise ``MethodError`` for a ``Sparse`` that is none of ``x`` [d]: its dtypes, lengths and positions.
 
-    Compiled loops would write outside of the vector. A negative position is a large unsigned number, so one
-    pass checks both ends.
+    Compiled loops take addresses and one dtype, and would read other numbers or write outside of the vector.
+    Positions are looked at on a CPU only. A negative one is a large unsigned number, so one pass checks both
+    ends.
     """
-    if (
-        not isinstance(payload, Sparse)
-        or not payload.indices.is_cpu
-        or payload.indices.dtype not in _UNSIGNED
-    ):
+    if not isinstance(payload, Sparse):
         return
     values, indices = payload
+    if values.dim() != 1 or indices.dim() != 1:
+        shapes = f"{list(values.shape)} and {list(indices.shape)}"
+        raise MethodError(f"{method}.encode must return vectors of values and positions, got {shapes}")
     if len(values) != len(indices):
         raise MethodError(f"{method}.encode returned {len(values)} values and {len(indices)} positions")
+    if values.dtype != x.dtype:
+        raise MethodError(f"{method}.encode must return {x.dtype} values, as its vector, got {values.dtype}")
+    if indices.dtype not in _UNSIGNED:
+        raise MethodError(f"{method}.encode must return int32 or int64 positions, got {indices.dtype}")
+    if not indices.is_cpu:
+        return
     positions = indices.numpy().view(_UNSIGNED[indices.dtype])
-    if len(positions) and positions.max() >= size:
-        wrong = f"a position that is negative or lies beyond the last of {size} elements"
+    if len(positions) and positions.max() >= len(x):
+        wrong = f"a position that is negative or lies beyond the last of {len(x)} elements"
         raise MethodError(f"{method}.encode returned {wrong}")
 
 

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from methods import reduce_once
+from methods import Case, reduce_once
+from smuggling import Smuggler
+from torch.multiprocessing import ProcessRaisedException
 
 from compressors.build import build_reducer
+from compressors.testing.processes import compare_layouts
 from compressors.top_k import TopK
 
 D, W = 20, 3
@@ -42,3 +45,9 @@ def test_wrong_results_of_choose(chosen: Any) -> None:
     rule = "return a list of 1 codecs, one for each segment, and the state"
     with pytest.raises(ValueError, match=rf"Mistaken\.choose must {rule}"):
         reduce_once(build_reducer(Mistaken(density=0.5), D), torch.ones(W, D))
+
+
+def test_values_that_are_not_sent_are_missing_in_another_process() -> None:
+    """The comparison must not run all workers in a process before it runs that process's own."""
+    with pytest.raises(ProcessRaisedException, match="KeyError"):
+        compare_layouts([Case(Smuggler, {})], 2)

@@ -64,6 +64,7 @@ def trainer(
     bad_steps: dict[int, int] = BAD_STEPS,
     overlap: bool = False,
     dense: bool = False,
+    steps: int = STEPS,
 ) -> Trainer:
     torch.manual_seed(0)
     model = SmallNet()
@@ -81,7 +82,7 @@ def trainer(
         loader=Loader(communicator.local_workers, bad_steps),
         settings=TrainerSettings(
             epochs=None,
-            steps=STEPS,
+            steps=steps,
             batch_size=8,
             log_every=2,
             evaluate_every=1,

@@ -1,6 +1,7 @@
 """``trainer.nonfinite``: a step with a non-finite gradient stops the run, or is skipped."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from skipping import BAD_STEPS, STEPS, Records, Snapshots, stop, train, train_in
 from torch import Tensor
 from training import WORKERS
 
+from compressors.api import Sparse, Step
+from compressors.core.backends import chosen
+from compressors.top_k import TopK
 from trainers.advance import SKIPPED_IN_A_ROW
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
@@ -92,6 +96,24 @@ def test_stopping_is_the_default() -> None:
         trainer(Communicator(WORKERS), nonfinite="stop").run(records)
     assert [record["step"] for record in records] == [2]
     assert "train/steps_skipped" not in records[0]
+
+
+@pytest.mark.parametrize("nonfinite", ["stop", "skip"])
+@pytest.mark.parametrize("steps", [3, STEPS])
+def test_weights_that_are_not_finite_end_the_run(
+    nonfinite: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compressor sends NaN in step 3, the last one or not: no gradient is at fault, and none can help."""
+
+    def poisoned(self: TopK, x: Tensor, step: Step) -> Sparse:
+        sent = encode(self, x, step)
+        return Sparse(sent.values * math.nan, sent.indices) if step.number == 2 else sent
+
+    encode = TopK.encode
+    monkeypatch.setattr(TopK, "encode", poisoned)
+    said = r"^step 3: a weight is not finite in layer \w+, though the workers' gradients were: "
+    with chosen("reference"), pytest.raises(NonFiniteGradientError, match=said):
+        trainer(Communicator(WORKERS), nonfinite=nonfinite, bad_steps={}, steps=steps).run(Records())
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from compressors.build import threshold_in_force
+from compressors.core.checks import MethodError
 from trainers.checkpoint.resume import Start, snapshot_of
 from trainers.checkpoint.saving import Checkpoints
 from trainers.checkpoint.state import CheckpointMismatch
@@ -106,7 +107,7 @@ def train(config: Config) -> None:
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)
                     checkpoints.clear()
-            except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch) as error:
+            except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch, MethodError) as error:
                 if process == 0:
                     for tracker in records.external:
                         tracker.fail(str(error))

@@ -139,6 +139,9 @@ class CpuKernels(Backend):
             own.out if own.out is not None else x.rows.new_zeros(x.size)
             for own, x in zip(local, inputs, strict=True)
         ]
+        # the loops below take addresses and one dtype
+        if len({out.dtype for out in outs} | {payload.values.dtype for (payload,) in everyones}) > 1:
+            return super().means(everyones, inputs, local, num_workers)
         divisor = _DTYPES[outs[0].dtype].type(num_workers)
         if len(outs) == 1:  # for a short vector, a table takes as long as the sum
             values, indices = everyones[0][0]

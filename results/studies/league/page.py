@@ -15,7 +15,14 @@ from results.studies.league.knobs import method_names
 from results.studies.league.scores import TaskRuns, quality_of
 from results.studies.league.tasks import RATE_FACTORS, SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.threshold import threshold_and_top_k
-from results.studies.league.trials import Outcome, Trial, ended_trials, short_overrides, trial_of
+from results.studies.league.trials import (
+    Outcome,
+    Trial,
+    ended_trials,
+    foreign_settings,
+    short_overrides,
+    trial_of,
+)
 
 INTRODUCTION = """Written by `python -m results study league` from the runs of `make league`. Every method is
     trained at three byte budgets: the bytes that dense training sends, divided by {shares}. The bytes are
@@ -61,10 +68,20 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
         "compared": 2 * scores.TOLERANCE,
     }
     parts = ["# The league: methods at equal bytes\n", paragraph(INTRODUCTION.format(**facts))]
-    parts += [paragraph(READING), paragraph(SMALL), _all_tasks(found)]
+    parts += [paragraph(READING), paragraph(SMALL), *_foreign_settings([*runs, *tried]), _all_tasks(found)]
     parts += [threshold_and_top_k(found, tried), *map(_task, found)]
     parts += [_empty_cells(found, [*runs, *tried]), _cost(runs, tried), notes(runs)]
     return "\n".join(parts)
+
+
+def _foreign_settings(runs: Sequence[Run]) -> list[str]:
+    """A paragraph on settings of ``--set``, if there are any."""
+    found: dict[str, int] = {}
+    for run in runs:
+        for word in foreign_settings(run.config, run.environment.get("overrides") or []):
+            found[word] = found.get(word, 0) + 1
+    said = ", ".join(f"{code(word)} ({number} of {len(runs)} trainings)" for word, number in found.items())
+    return [paragraph(f"**Settings that are not the league's: {said}.**")] if said else []
 
 
 def _all_tasks(found: Sequence[TaskRuns]) -> str:

@@ -88,6 +88,18 @@ def short_overrides(knob: str) -> str:
     return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
 
 
+def foreign_settings(config: dict[str, Any], overrides: Iterable[str]) -> list[str]:
+    """The overrides of a training that the league does not set, without those that change no result."""
+    ours = (*OWN_SETTINGS, "tracker")
+    return [
+        word
+        for word in overrides
+        if _key(word) not in ours
+        and _key(word).partition(".")[0] not in OWN_GROUPS
+        and not without_effect(config, _key(word))
+    ]
+
+
 def outcome_of(task: str, summary: dict[str, Any]) -> Outcome:
     """The outcome of a run of ``task`` that has finished or failed."""
     quality, error = summary.get(TASKS[task].quality, math.nan), ""

@@ -1,6 +1,8 @@
 """Payloads that would be written outside of a vector are refused before anything is sent or written."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -60,6 +62,34 @@ def test_a_position_outside_is_refused(position: int, dtype: torch.dtype, linear
 
 def test_the_last_position_is_accepted() -> None:
     assert reduce(Misplaced(position=D - 1))["a"][-1] == pytest.approx(1 / 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrong(Misplaced):
+    """Sends ``made`` of two values and two positions."""
+
+    made: Callable[[Tensor, Tensor], Any]
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        return Sparse(*self.made(x[:2].clone(), torch.tensor([0, 1], dtype=torch.int32)))
+
+
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda v, i: (v.double(), i), r"torch\.float32 values, as its vector, got torch\.float64"),
+        (lambda v, i: (v.bfloat16(), i), r"torch\.float32 values, as its vector, got torch\.bfloat16"),
+        (lambda v, i: (v, i.float()), r"int32 or int64 positions, got torch\.float32"),
+        (lambda v, i: (v, i.short()), r"int32 or int64 positions, got torch\.int16"),
+        (lambda v, i: (v[:, None], i), r"vectors of values and positions, got \[2, 1\] and \[2\]"),
+        (lambda v, i: (1.0, i), r"tensors, got float for Sparse\.values"),
+    ],
+    ids=["float64", "bfloat16", "float positions", "int16 positions", "matrix", "number"],
+)
+def test_other_tensors_than_those_of_the_vector_are_refused(made: Any, said: str, kernels: str) -> None:
+    with chosen(kernels), pytest.raises(ValueError, match=rf"Wrong\.encode must return {said}$"):
+        reduce(Wrong(position=1, made=made))
 
 
 def test_as_many_values_as_positions() -> None:

@@ -120,6 +120,21 @@ def test_two_rows_have_wider_intervals_and_other_bytes_with_the_tuning_seed_are_
     assert words.count("with the compared seeds, mean") == 1
 
 
+def test_the_page_names_settings_that_are_not_the_leagues(root: Path) -> None:
+    """With ``--set`` the lengths in its texts may be others than those of its trainings."""
+    (path,) = [
+        path
+        for path in root.glob("league/*top_k/*/environment.json")
+        if run_files.read_config(path.parent)["seed"] == 0
+    ]
+    environment = json.loads(path.read_text())
+    words = ["experiment=league/madelon", "seed=0", "budget.density=0.01", "trainer.steps=100", "data.root=x"]
+    path.write_text(json.dumps(environment | {"overrides": words}))
+    assert main(["--root", str(root), "--table", str(root / "page.md"), "--figures", str(root)]) == 0
+    text = (root / "page.md").read_text()
+    assert "**Settings that are not the league's: `trainer.steps=100` (1 of 13 trainings).**" in text
+
+
 def test_the_page_says_why_a_task_excludes_a_method(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
