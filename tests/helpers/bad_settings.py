@@ -32,7 +32,7 @@ WORDS = {  # settings with a fixed set of valid words
 }
 IMAGES = "data=image_folder data.name=x"
 MAY_BE_NULL = {
-    *(f"tracker=wandb tracker.{key}" for key in ("mode", "objective")),
+    *(f"tracker=wandb tracker.{key}" for key in ("mode", "objective", "tags")),
     *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels")),
 }
 CORRECTED = "optimizer.nesterov=false optimizer.momentum=0 feedback=momentum_correction"
