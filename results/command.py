@@ -1,13 +1,15 @@
 """Parts shared by the commands: parsers, errors in one line, files and paragraphs."""
 
 import argparse
+import os
+import stat
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainers.records.safe_files import write_whole
+from trainers.records.safe_files import create, write_whole
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -48,7 +50,7 @@ def write_over(path: Path, text: str) -> None:
 
 @contextmanager
 def writing_over(path: Path) -> Iterator[Path]:
-    """The path at which a library writes a file in the block; at its end the file replaces ``path``.
+    """The path of a new file, which a library writes in the block; at its end it replaces ``path``.
 
     After an exception, an earlier file stays as it was.
     """
@@ -56,8 +58,11 @@ def writing_over(path: Path) -> Iterator[Path]:
         yield path
         return
     whole = path.resolve()  # a link stays a link
-    partial = whole.with_name(f"{whole.name}.partial")
+    partial = whole.with_name(f"{whole.name}.{os.getpid()}.partial")
+    create(partial).close()
     try:
+        if whole.exists():
+            partial.chmod(stat.S_IMODE(whole.stat().st_mode))
         yield partial
         partial.replace(whole)
     finally:

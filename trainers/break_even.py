@@ -156,22 +156,6 @@ class _Rehearsal:
 
 
 @torch.inference_mode()
-def seconds_of_ddp(layout: Layout) -> float:
-    """Seconds of processor time for a step of DistributedDataParallel without a hook: a division.
-
-    Measured on zeros in the parameters' dtypes.
-    """
-    buffers = [torch.zeros_like(parameter) for parameter in layout.parameters.values()]
-    taken = []
-    for _ in range(1 + REHEARSALS):
-        started = time.perf_counter()
-        for buffer in buffers:
-            buffer.div_(2)
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken[1:])
-
-
-@torch.inference_mode()
 def seconds_of_none(layout: Layout) -> float:
     """Seconds of processor time for a worker's step with ``compressor=none``, measured on zeros."""
     left, segments = LARGEST_REHEARSAL, []

@@ -250,6 +250,8 @@ def require_finite_weights(layout: Layout, step: int) -> None:
     """
     for name, parameter in layout.parameters.items():
         if not parameter.isfinite().all():
+            if step == 0:
+                raise NonFiniteGradientError(f"a weight is not finite in layer {name} before the first step")
             raise NonFiniteGradientError(
                 f"step {step}: a weight is not finite in layer {name}, though the workers' gradients were: "
                 "the update, or what the compressor sent, is not finite"

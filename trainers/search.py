@@ -12,7 +12,7 @@ from trainers.advance import Advance
 from trainers.checkpoint.facts import SEARCH_COSTS, SearchFacts
 from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator
-from trainers.gradients import NonFiniteGradientError
+from trainers.gradients import NonFiniteGradientError, require_finite_weights
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS, forecast, smooth
 
@@ -106,6 +106,7 @@ class AutoLRSController:
             forecasts = _with_infinity(search["forecasts"])
             best = int(np.argmin(forecasts))
             if not math.isfinite(forecasts[best]):
+                require_finite_weights(self.state.ledger.layout, self.state.step)
                 raise NonFiniteGradientError(
                     f"step {self.state.step + 1}: every rate from {min(search['rates']):g} to "
                     f"{max(search['rates']):g} diverged"

@@ -47,8 +47,9 @@ def require_sparse(method: str, payload: object, x: Tensor) -> None:
         raise MethodError(f"{method}.encode returned {len(values)} values and {len(indices)} positions")
     if values.dtype != x.dtype:
         raise MethodError(f"{method}.encode must return {x.dtype} values, as its vector, got {values.dtype}")
-    if indices.dtype not in _UNSIGNED:
-        raise MethodError(f"{method}.encode must return int32 or int64 positions, got {indices.dtype}")
+    if indices.dtype != index_dtype(len(x)):
+        rule = f"{index_dtype(len(x))} positions of {len(x)} elements"
+        raise MethodError(f"{method}.encode must return {rule}, got {indices.dtype}")
     if not indices.is_cpu:
         return
     positions = indices.numpy().view(_UNSIGNED[indices.dtype])

@@ -79,6 +79,7 @@ def test_parameters_of_several_dtypes_have_their_own_bytes() -> None:
         assert found["dense"].all_reduced_bytes == 4 * 128 + 2 * 6400
         assert found["dense"].rounds.per_other == found["fp16"].rounds.per_other == 2 * 2  # two buckets
         assert found["fp16"].all_reduced_bytes == 2 * (128 + 6400)
+        assert found["top_k"].rounds == (2 * 2, 0)  # values and positions of each
         assert found["top_k"].gathered_bytes == 8 + 8 + 64 * (2 + 4)  # one entry of each vector
 
 

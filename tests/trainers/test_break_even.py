@@ -21,7 +21,6 @@ from trainers.break_even import (
     Cost,
     StepCosts,
     break_even,
-    seconds_of_ddp,
     seconds_of_none,
 )
 from trainers.comm.clock import Clock
@@ -175,14 +174,6 @@ def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.01)
     expected = 8 * (1.5 * 4000 - 3 * 60) / (0.4 - 0.1 + 0.01 * (3 - 18))
     assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: 3}
-
-
-def test_a_dense_step_of_ddp_is_a_division(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = iter(range(100))
-    monkeypatch.setattr("trainers.break_even.time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
-    layout = Layout({"a": torch.nn.Parameter(torch.ones(3)), "b": torch.nn.Parameter(torch.ones(2))}, "layer")
-    assert seconds_of_ddp(layout) == 1
-    assert layout.parameters["a"].tolist() == [1, 1, 1]
 
 
 def test_dense_training_and_a_single_worker_have_none() -> None:

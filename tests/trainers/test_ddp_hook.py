@@ -1,6 +1,7 @@
 """The DDP hook in a user's script: several buckets, failures, refusals."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from own_script import (
 )
 from processes import run_in_processes
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from compressors.accordion import Accordion
 from compressors.build import build_reducer
@@ -93,8 +95,12 @@ def test_processes_may_have_different_numbers_of_batches() -> None:
 def test_a_model_without_its_wrapper_is_refused_in_a_line() -> None:
     with pytest.raises(ValueError, match="needs a DistributedDataParallel model, got Linear: wrap it first"):
         compress(nn.Linear(2, 2), "top_k", density=0.1)
+    compiled: Any = torch.compile(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"got OptimizedModule: wrap it first$"):
+        compress(compiled, "top_k", density=0.1)
+    compiled._orig_mod = object.__new__(DistributedDataParallel)
     with pytest.raises(ValueError, match=r"got OptimizedModule: compress it before torch\.compile$"):
-        compress(torch.compile(nn.Linear(2, 2)), "top_k", density=0.1)  # type: ignore[arg-type]
+        compress(compiled, "top_k", density=0.1)
 
 
 def test_sparse_gradients_are_refused_in_a_line() -> None:

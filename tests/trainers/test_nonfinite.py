@@ -116,6 +116,16 @@ def test_weights_that_are_not_finite_end_the_run(
         trainer(Communicator(WORKERS), nonfinite=nonfinite, bad_steps={}, steps=steps).run(Records())
 
 
+def test_a_weight_that_is_not_finite_at_the_start_is_no_fault_of_a_step() -> None:
+    training = trainer(Communicator(WORKERS), nonfinite="skip", bad_steps={})
+    with torch.no_grad():
+        next(training.model.parameters()).view(-1)[0] = math.nan
+    with pytest.raises(
+        NonFiniteGradientError, match=r"^a weight is not finite in layer \S+ before the first"
+    ):
+        training.run(Records())
+
+
 @pytest.mark.parametrize(
     ("processes", "overlap", "dense"),
     [(1, False, False), (2, False, False), (4, False, False), (4, True, False), (4, False, True)],

@@ -103,6 +103,8 @@ def test_a_state_that_does_not_fit_is_refused_before_anything_changes() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             state.load_state_dict(saved | wrong)
+    same = total_error.feedback("ef", beta=1)  # the number as an integer
+    state_of(network(), feedback=same).load_state_dict(saved)
     for other, said in (
         (total_error.feedback("ef", scale="step"), r"ErrorFeedback\(scale='step', beta=1\.0\)"),
         (total_error.feedback("low_pass"), r"ErrorFeedback\(scale='gradient', beta=0\.1\)"),

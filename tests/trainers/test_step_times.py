@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import ROOT
 
-from trainers.records.rates import bits_per_second
+from trainers.records.rates import bits_per_second, in_prose
 from trainers.records.step_times import Cost, Line, Network, judge, predict
 
 DENSE = Cost("dense", 1e6, 0.0, Line(0.001), Line(0.0, 2.0))
@@ -112,3 +112,10 @@ def test_predictions_are_within_an_eighth_of_measured_steps() -> None:
 def test_the_method_named_best_was_fastest(rate: str) -> None:
     measured = {method: step for (at, method), (step, *_) in measured_steps().items() if at == rate}
     assert min(measured, key=measured.__getitem__) == "hard_threshold"
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [(3.6234e9, "3.62 Gbit/s"), (999_600, "1 Mbit/s"), (1, "1 bit/s"), (0.25, "0.25 bit/s")]
+)
+def test_a_rate_in_prose(rate: float, said: str) -> None:
+    assert in_prose(rate) == said

@@ -143,7 +143,7 @@ def _counting_all_reduces(communicator: Communicator) -> Iterator[list[int]]:
 
 
 def _dense(layout: Layout, steps: int) -> Cost:
-    """DistributedDataParallel without a hook: a division and an all-reduce."""
+    """DistributedDataParallel without a hook: an all-reduce, and at most the time of a division."""
     buckets = _buckets(layout, 1)
 
     def divide() -> None:
@@ -174,7 +174,7 @@ class _Bucket(NamedTuple):
 
 
 def _buckets(layout: Layout, workers: int) -> list[_Bucket]:
-    """Zeroed gradients of all parameters, a bucket for each dtype as in DDP."""
+    """Zeroed gradients of all parameters, a bucket for each dtype; DDP also divides them by size."""
     if layout.scope == "global":
         flat = layout.new_buffer(workers)
         return [_Bucket(flat, layout.segments(flat))]

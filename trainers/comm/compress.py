@@ -37,8 +37,7 @@ def compress(
     kind = type(ddp_model)
     if not issubclass(kind, DistributedDataParallel):
         raise ValueError(
-            f"compress needs a DistributedDataParallel model, got {kind.__name__}: "
-            + ("compress it before torch.compile" if kind.__name__ == "OptimizedModule" else "wrap it first")
+            f"compress needs a DistributedDataParallel model, got {kind.__name__}: " + _advice(ddp_model)
         )
     module = ddp_model.module
     size = sum(p.numel() for p in module.parameters() if p.requires_grad)
@@ -67,3 +66,8 @@ def compress(
     state.connect()
     ddp_model.register_comm_hook(state, compression_hook)
     return state
+
+
+def _advice(model: object) -> str:
+    is_compiled = isinstance(getattr(model, "_orig_mod", None), DistributedDataParallel)
+    return "compress it before torch.compile" if is_compiled else "wrap it first"

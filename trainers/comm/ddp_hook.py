@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
-from trainers.break_even import StepCosts, seconds_of_ddp
+from trainers.break_even import StepCosts
 from trainers.checkpoint.form import first_form
 from trainers.comm import saved_state
 from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
@@ -171,7 +171,8 @@ class CompressionState:
 
     @cached_property
     def costs(self) -> StepCosts:
-        return StepCosts(self.reducer, self.layout, self.communicator, seconds_of_ddp)
+        # DDP copies gradients into its buckets with and without a hook; without, it divides in the same pass.
+        return StepCosts(self.reducer, self.layout, self.communicator, lambda layout: 0.0)
 
     @cached_property
     def queue(self) -> BucketQueue:

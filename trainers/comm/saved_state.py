@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -104,8 +105,17 @@ def _feedback(reducer: Reducer) -> str:
 
 def _without_inner(wrapper: Wrapper) -> str:
     names: list[str] = [field.name for field in fields(wrapper)] if is_dataclass(wrapper) else []
-    settings = ", ".join(f"{name}={getattr(wrapper, name)!r}" for name in names if name != "inner")
+    settings = ", ".join(f"{name}={_plain(getattr(wrapper, name))}" for name in names if name != "inner")
     return f"{type(wrapper).__name__}({settings})"
+
+
+def _plain(value: object) -> str:
+    """A setting as text that is the same in every process and for equal numbers."""
+    if isinstance(value, (bool, str, type(None))):
+        return repr(value)
+    if isinstance(value, Real):
+        return repr(float(value))
+    return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def _number_of(text: str) -> int:

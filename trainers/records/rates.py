@@ -27,6 +27,7 @@ def bits_per_second(rate: str) -> float:
 
 
 def in_prose(bits_per_second: float) -> str:
-    """A finite bandwidth of at least 1 bit/s with three digits: ``3.62 Gbit/s``."""
-    size, unit = next((size, unit) for size, unit in _IN_PROSE if float(f"{bits_per_second:.2e}") >= size)
+    """A finite bandwidth with three digits: ``3.62 Gbit/s``."""
+    fitting = ((size, unit) for size, unit in _IN_PROSE if float(f"{bits_per_second:.2e}") >= size)
+    size, unit = next(fitting, _IN_PROSE[-1])
     return f"{float(f'{bits_per_second / size:.3g}'):g} {unit}"

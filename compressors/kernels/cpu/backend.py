@@ -133,15 +133,15 @@ class CpuKernels(Backend):
     def means(
         self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
     ) -> list[Tensor]:
-        if len(everyones[0]) > 1 or not _can_add(everyones[0][0], local[0]):
+        if not all(
+            len(payloads) == 1 and _can_add(payloads[0], own)
+            for payloads, own in zip(everyones, local, strict=True)
+        ):
             return super().means(everyones, inputs, local, num_workers)
         outs = [
             own.out if own.out is not None else x.rows.new_zeros(x.size)
             for own, x in zip(local, inputs, strict=True)
         ]
-        # the loops below take addresses and one dtype
-        if len({out.dtype for out in outs} | {payload.values.dtype for (payload,) in everyones}) > 1:
-            return super().means(everyones, inputs, local, num_workers)
         divisor = _DTYPES[outs[0].dtype].type(num_workers)
         if len(outs) == 1:  # for a short vector, a table takes as long as the sum
             values, indices = everyones[0][0]

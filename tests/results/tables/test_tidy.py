@@ -114,6 +114,19 @@ def test_a_table_that_fails_half_way_leaves_the_earlier_file(
     assert long.read_bytes() == before and [*folder.iterdir()] == [long]
 
 
+def test_a_table_keeps_the_link_and_the_mode_of_the_earlier_file(output: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    own, link = folder / "own.csv", folder / "link.csv"
+    own.write_text("old")
+    own.chmod(0o600)
+    link.symlink_to("own.csv")
+    assert main([str(output), "--wide", str(link)]) == 0
+    assert link.is_symlink() and own.read_text().startswith("path,id,seed,")
+    assert own.stat().st_mode & 0o777 == 0o600
+    assert sorted(folder.iterdir()) == [link, own]
+
+
 def test_duplicates_are_said_and_left_out(
     output: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
