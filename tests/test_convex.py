@@ -240,10 +240,16 @@ def test_overlap_needs_a_backward_pass(root: Path) -> None:
         trainer(root, "trainer.overlap=true", "workers=1")
 
 
-def test_a_gradient_that_is_not_finite_stops(root: Path) -> None:
+def test_a_gradient_that_is_not_finite_stops(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     it = trainer(root, "trainer.steps=3", "workers=4", "compressor=none")
-    with torch.no_grad():
-        it.model.weight[2] = float("nan")
+    right = it.model.worker_gradients
+
+    def poisoned(batches: Any, flat: torch.Tensor, measure: bool) -> Any:
+        losses = right(batches, flat, measure)
+        flat[3, 2] = float("nan")
+        return losses
+
+    monkeypatch.setattr(it.model, "worker_gradients", poisoned)
     with pytest.raises(
         ArithmeticError, match="step 1: the gradient of worker 3 is not finite in layer weight"
     ):

@@ -81,6 +81,7 @@ ALLOWED = {
     ),
     *("trainers/ledger.py:metrics", "trainers/ledger.py:layers", "trainers/advance.py:mean_loss"),
     *("trainers/diagnostics/probe.py:of_run", "trainers/break_even.py:seconds_of_none"),
+    "trainers/gradients.py:require_finite_weights",
 }
 
 
