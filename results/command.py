@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainers.records.safe_files import create, write_whole
+from trainers.records.safe_files import replacing, write_whole
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -59,14 +59,11 @@ def writing_over(path: Path) -> Iterator[Path]:
         return
     whole = path.resolve()  # a link stays a link
     partial = whole.with_name(f"{whole.name}.{os.getpid()}.partial")
-    create(partial).close()
-    try:
+    with replacing(whole, partial) as file:
         if whole.exists():
-            partial.chmod(stat.S_IMODE(whole.stat().st_mode))
+            os.fchmod(file.fileno(), stat.S_IMODE(whole.stat().st_mode))
         yield partial
-        partial.replace(whole)
-    finally:
-        partial.unlink(missing_ok=True)
+    file.close()
 
 
 def paragraph(words: str) -> str:

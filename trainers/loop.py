@@ -105,8 +105,8 @@ class Trainer:
 
         With ``checkpoints``, the training continues from their start and is saved there. Raises
         ``NonFiniteGradientError`` for a gradient that is not finite (with trainer.nonfinite=skip, for too
-        many such steps in sequence) and for such a weight, ``UnreadableDataError`` for a batch that cannot be
-        read, and ``StoppedError`` after a request to stop.
+        many such steps in sequence) and for a weight that is not, ``UnreadableDataError`` for a batch that
+        cannot be read, and ``StoppedError`` after a request to stop.
         """
         state = self._state()
         advance = Advance(state, self.loader, self.communicator)

@@ -74,6 +74,7 @@ class _OneByOne(torch.optim.SGD):
     step.__dict__["hooked"] = True  # as above
 
     def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
+        """Move ``parameter`` by its ``gradient``; subclasses define how."""
         raise NotImplementedError
 
 

@@ -40,7 +40,7 @@ class Backend:
         """Compress all segments of the local workers; p - C(p) replaces p.
 
         ``codecs`` has the codec of every segment, ``workers`` the local workers' ids. Raises ``MethodError``
-        if a codec returns a payload of an undeclared class or what is no payload of its vector.
+        if a codec returns a payload of an undeclared class, or a ``Sparse`` that does not fit its vector.
         """
         segments, norms = self.form(inputs)
         found = []

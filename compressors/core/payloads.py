@@ -31,10 +31,10 @@ _UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}
 
 
 def require_sparse(method: str, payload: object, x: Tensor) -> None:
-    """Raise ``MethodError`` for a ``Sparse`` that is none of ``x`` [d]: its dtypes, lengths and positions.
+    """Raise ``MethodError`` for a ``Sparse`` whose dtypes, lengths or positions do not fit ``x`` [d].
 
-    Compiled loops take addresses and one dtype, and would read other numbers or write outside of the vector.
-    Positions are looked at on a CPU only. A negative one is a large unsigned number, so one pass checks both
+    Compiled loops get addresses and one dtype: they would read other numbers, or write outside of the vector.
+    Positions are checked on a CPU only. A negative one is a large unsigned number, so one pass checks both
     ends.
     """
     if not isinstance(payload, Sparse):

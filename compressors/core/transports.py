@@ -146,14 +146,10 @@ def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_wo
 def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
     """Raise ``MethodError`` unless a field has the same length on all local workers."""
     if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
-        raise _other_lengths(codec, name)
-
-
-def _other_lengths(codec: Codec, name: str) -> MethodError:
-    return MethodError(
-        f"{codec.payload.__name__}.{name} must have the same length on all workers: its Field has no "
-        f"elements_per_entry, or {type(codec).__name__} is not ragged"
-    )
+        raise MethodError(
+            f"{codec.payload.__name__}.{name} must have the same length on all workers: its Field has no "
+            f"elements_per_entry, or {type(codec).__name__} is not ragged"
+        )
 
 
 def join(tensors: list[Tensor]) -> Tensor:

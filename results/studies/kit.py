@@ -146,13 +146,22 @@ def first_of(of_seed: Mapping[int, Run]) -> Run:
 
 def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
     """Ours minus theirs, mean and 95 % interval over common seeds; None without common seeds."""
-    pairs = [
+    pairs = _values(measure, ours, theirs)
+    return paired_difference(*zip(*pairs, strict=True)) if pairs else None
+
+
+def differences(measure: Measure, ours: Seeds, theirs: Seeds) -> list[float]:
+    """Ours minus theirs, one value per common seed, without the measure's factor."""
+    return [value - other for value, other in _values(measure, ours, theirs)]
+
+
+def _values(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float, float]]:
+    return [
         (value, other)
         for seed in sorted(ours.keys() & theirs.keys())
         if (value := measure.value(ours[seed])) is not None
         and (other := measure.value(theirs[seed])) is not None
     ]
-    return paired_difference(*zip(*pairs, strict=True)) if pairs else None
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, words: int = 1) -> str:

@@ -13,7 +13,16 @@ from results.compare.statistics import WITHOUT_INTERVAL
 from results.read.matching import by_key, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
-from results.studies.kit import Option, Seeds, Study, every_run, first_of, line, require_compressors
+from results.studies.kit import (
+    Option,
+    Seeds,
+    Study,
+    differences,
+    every_run,
+    first_of,
+    line,
+    require_compressors,
+)
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
 # Largest accepted difference of runs on another processor, by method: points of accuracy, and a factor of the
@@ -135,13 +144,10 @@ def _differences(methods: Methods) -> str:
     ]
     accuracy = qualities([first_of(methods["none"])])[0]
     for one, other in pairs:
-        both = sorted(methods[one].keys() & methods[other].keys())
-        values = [
-            100 * (accuracy.value(methods[one][seed]) - accuracy.value(methods[other][seed])) for seed in both
-        ]
+        values = [100 * value for value in differences(accuracy, methods[one], methods[other])]
         alone, together = joint_interval(values, 1), joint_interval(values, len(pairs))
         bytes_sent, error = (_ratio(methods[one], methods[other], name) for name in (BYTES, ERROR))
-        seeds = f"{len(both)} seed{'s' * (len(both) != 1)}"
+        seeds = f"{len(values)} seed{'s' * (len(values) != 1)}"
         word = f"{together.word('higher', 'lower')} ({seeds})"
         cells = [f"`{one}` minus `{other}`", alone.shown(), together.ends(), word]
         lines.append(line([*cells, bytes_sent, error]))

@@ -14,7 +14,7 @@ from results.compare.statistics import WITHOUT_INTERVAL
 from results.escaping import code, in_markdown
 from results.figures.groups import Group, groups
 from results.read.run import Run
-from results.studies.kit import Study, table
+from results.studies.kit import Study, differences, table
 
 REGRET, BOUND = "compression/regret", "compression/regret_bound"
 BASELINE = "hard_threshold"
@@ -79,8 +79,7 @@ def _in_words(group: Group, good: Measure, num_comparisons: int) -> str:
         return f"{said[0]} Qualities are not compared: no other method has equal bytes with enough seeds."
     words = []
     for method in compared:
-        differences = [good.factor * value for value in _paired(group, method, good)]
-        together = joint_interval(differences, num_comparisons)
+        together = joint_interval(_paired(group, method, good), num_comparisons)
         words.append(f"{code(method)}: {together.word('higher', 'lower')}")
     said.append(f"Quality ({good.label}), beside {code(baseline)}: {'; '.join(words)}.")
     said.append(
@@ -124,10 +123,8 @@ def _compared(group: Group) -> list[str]:
 
 def _paired(group: Group, method: str, good: Measure) -> list[float]:
     """Quality minus the baseline's, for each common seed."""
-    own, other = (
-        {run.seed: good.value(run) for run in group.methods[name]} for name in (method, _baseline(group))
-    )
-    return [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
+    own, other = ({run.seed: run for run in group.methods[name]} for name in (method, _baseline(group)))
+    return differences(good, own, other)
 
 
 def _baseline(group: Group) -> str | None:

@@ -14,7 +14,7 @@ from results.compare.joint_intervals import joint_interval
 from results.compare.measures import LINK_BYTES, qualities
 from results.escaping import code, markdown_table
 from results.read.run import Run
-from results.studies.kit import Study, paired
+from results.studies.kit import Study, differences, paired
 from results.tables.formats import markdown
 
 PRESETS = Path(__file__).parents[2] / "conf" / "experiment" / "small"
@@ -97,13 +97,7 @@ def _difference(ours: Sequence[Run], theirs: Sequence[Run], num_comparisons: int
     found = paired(quality, one, other)
     if found is None:
         return "-"
-    differences = [
-        value - beside
-        for seed in sorted(one.keys() & other.keys())
-        if (value := quality.value(one[seed])) is not None
-        and (beside := quality.value(other[seed])) is not None
-    ]
-    together = joint_interval(differences, num_comparisons)
+    together = joint_interval(differences(quality, one, other), num_comparisons)
     return f"{quality.label} {quality.difference(*found)}, {together.word('higher', 'lower')}"
 
 

@@ -20,7 +20,16 @@ from results.figures.saving import Figures
 from results.read.matching import by_key
 from results.read.naming import lambda_in_force
 from results.read.run import Run
-from results.studies.kit import Seeds, Study, first_of, notes, paired, require_compressors, table
+from results.studies.kit import (
+    Seeds,
+    Study,
+    differences,
+    first_of,
+    notes,
+    paired,
+    require_compressors,
+    table,
+)
 
 NONE = "none"
 TOP_K = {"1 %": 0.01, "0.1 %": 0.001}
@@ -140,9 +149,8 @@ def _in_words(methods: Methods) -> str:
     compared: list[tuple[str, list[float]]] = []
     for label, own in methods.items():
         for said, other in ((NONE, methods.get(NONE)), ("Top-k", _top_k_beside(label, methods))):
-            both = sorted(own.keys() & (other or {}).keys()) if other is not own else []
-            if other and len(both) >= LEAST_SEEDS:
-                values = [TEST.values([own[seed]])[0] - TEST.values([other[seed]])[0] for seed in both]
+            values = differences(TEST, own, other) if other and other is not own else []
+            if len(values) >= LEAST_SEEDS:
                 compared.append((f"{label} beside {said}", values))
     if not compared:
         return ""

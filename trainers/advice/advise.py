@@ -42,9 +42,9 @@ def advise(
     ``compute_seconds`` during which messages are sent. ``density`` is the share of the entries that Top-k and
     the threshold send, whatever ``state`` sends; ``rank`` is that of PowerSGD, and ``steps`` the number of
     measured steps. Call it in one process, such as that of rank 0, between steps, while the others wait; it
-    takes the time and memory of some compressions, some ten seconds on a CPU, and does not change ``state``.
-    Raises ``ValueError`` for another form of ``bandwidth``,
-    for numbers out of range, and on a CPU with too little memory; ``RuntimeError`` if gloo fails.
+    takes the time and memory of some compressions and does not change ``state``. Raises ``ValueError`` for
+    another form of ``bandwidth``, for numbers out of range, and on a CPU with too little memory;
+    ``RuntimeError`` if gloo fails.
     """
     for name, seconds in (("compute_seconds", compute_seconds), ("latency_seconds", latency_seconds)):
         require(is_real(seconds) and seconds >= 0, name, "a finite number >= 0", seconds)

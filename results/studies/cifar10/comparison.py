@@ -18,7 +18,7 @@ from results.studies.cifar10.cells import (
     shown,
 )
 from results.studies.cifar10.places import NONE, WHOLE, Methods, labels_of
-from results.studies.kit import Seeds, first_of, paired, table
+from results.studies.kit import Seeds, differences, first_of, paired, table
 
 NEAR = 0.25  # largest difference of a method's bytes from those of the Top-k beside it, as a share
 
@@ -74,7 +74,7 @@ def in_words(sections: Mapping[str, Methods], main: Methods) -> str:
     for methods in sections.values():
         for label, own in methods.items():
             for other in (NONE, _top_k_beside(label, own, main)):
-                values = _differences(own, main.get(other or "", {}))
+                values = differences(ACCURACY, own, main.get(other or "", {}))
                 if other not in (None, label) and len(values) >= LEAST_SEEDS:
                     comparisons.append((label, str(other), values))
     if not comparisons:
@@ -89,9 +89,3 @@ def in_words(sections: Mapping[str, Methods], main: Methods) -> str:
         for the {len(comparisons)} such looks (Bonferroni), which all hold together in at least 95 % of such
         experiments; "{NOT_SHOWN}" where one holds 0, which is no proof of equality."""
     )
-
-
-def _differences(own: Seeds, other: Seeds) -> list[float]:
-    """Differences in accuracy, in points, one per common seed."""
-    both = sorted(own.keys() & other.keys())
-    return [ACCURACY.factor * (ACCURACY.value(own[seed]) - ACCURACY.value(other[seed])) for seed in both]

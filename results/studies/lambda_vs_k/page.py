@@ -19,7 +19,7 @@ from results.figures.groups import file_stem, groups
 from results.figures.saving import Figures
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
-from results.studies.kit import Study, line
+from results.studies.kit import Study, differences, line
 from results.studies.lambda_vs_k.equal_bytes import (
     BYTES,
     NEAR,
@@ -71,9 +71,7 @@ def network_section(problem: MatchedRuns) -> str:
     verdicts: dict[str, list[str]] = {}
     for top_k, threshold in pairs:
         ours, theirs = problem.thresholds[threshold], problem.top_k[top_k]
-        values = [
-            quality.factor * (quality.value(ours[seed]) - quality.value(theirs[seed])) for seed in seeds
-        ]
+        values = [quality.factor * value for value in differences(quality, ours, theirs)]
         found = joint_interval(values, len(pairs))
         word = found.word("higher", "lower")
         verdicts.setdefault(word, []).append(f"{_density(theirs)} ({found.shown()})")

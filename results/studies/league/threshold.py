@@ -10,10 +10,10 @@ from results.compare.joint_intervals import joint_interval
 from results.compare.measures import LINK_BYTES, Measure
 from results.escaping import in_markdown
 from results.read.run import Run
-from results.studies.kit import Seeds, first_of, paired, table
+from results.studies.kit import Seeds, differences, first_of, table
 from results.studies.league import scores
 from results.studies.league.scores import TaskRuns, quality_of
-from results.studies.league.tasks import SEEDS, TUNING_SEED
+from results.studies.league.tasks import TUNING_SEED
 from results.studies.league.trials import short_overrides, trial_of
 
 WORDS = """The threshold's quality minus that of Top-k of each layer, by seed, with a 95 % interval for each
@@ -54,8 +54,8 @@ def threshold_and_top_k(found: Sequence[TaskRuns], tried: Sequence[Run]) -> str:
 def _row(pair: Pair, number: int) -> list[object]:
     ours, theirs = pair.threshold, pair.top_k
     quality = pair.quality
-    values = [quality.value(ours[seed]) - quality.value(theirs[seed]) for seed in SEEDS]  # type: ignore[operator]
-    together = joint_interval(values, number)
+    by_seed = differences(quality, ours, theirs)
+    intervals = [joint_interval(by_seed, count) for count in (1, number)]
     more, less = (
         fmean(run.summary["compression/total_error"] for run in own.values()) for own in (theirs, ours)
     )
@@ -63,8 +63,7 @@ def _row(pair: Pair, number: int) -> list[object]:
         pair.task,
         f"dense/{pair.share}",
         quality.label,
-        quality.difference(*paired(quality, ours, theirs)),  # type: ignore[misc]
-        quality.difference(together.mean, together.low, together.high, together.seeds),
+        *(quality.difference(found.mean, found.low, found.high, found.seeds) for found in intervals),
         f"{scores.mean_bytes_sent(ours) / scores.mean_bytes_sent(theirs):.2f}",
         f"{more / less:.2f}" if less else "-",
     ]
