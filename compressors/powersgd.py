@@ -10,6 +10,14 @@ also in ``scope=global``.
 Deviations from the paper: a matrix that would not become smaller is sent uncompressed. Columns are
 orthogonalised by a QR decomposition instead of Gram-Schmidt: with the latter, Q would stay zero after a zero
 gradient.
+
+Residuals: worker w sends its product Q_w = M_w^T P'. It keeps M_w - P' Q_w^T (``residual="local"``), as the
+paper's algorithm 2 and the authors' library do, or M_w - P' Q^T (``"mean"``), as the code of the paper's
+experiments and torch's hook do. The means are equal up to rounding, because the residuals have the same mean.
+``local`` is the default: it is the error of what the worker sent, and its norm is at most that of M_w. The
+other residual also has the differences between workers, which are never sent. They add up: with independent
+noise the squared norm grows in proportion to the steps (after 1,000 steps of rank 2 on a matrix [12, 10], 63
+times that of ``local``).
 """
 
 import math
@@ -41,17 +49,21 @@ class PowerSGD(Reducer):
     """Sends r (m + n) values for a matrix [m, n], with r = ``rank``, at most min(m, n).
 
     A higher rank sends more and keeps a smaller residual. ``warm_start=False`` draws a new normal Q in each
-    step; otherwise the first Q is the same in every run. Raises ``ValueError`` for a rank below 1.
+    step; otherwise the first Q is the same in every run. A worker keeps its matrix less its own projection
+    (``residual="local"``) or less the mean's (``"mean"``). Raises ``ValueError`` for a rank below 1 and for
+    another residual.
     """
 
     rank: int = 2
     warm_start: bool = True
+    residual: str = "local"
 
-    examples = ({"rank": 1}, {"rank": 2, "warm_start": False})
+    examples = ({"rank": 1}, {"rank": 2, "warm_start": False}, {"rank": 2, "residual": "mean"})
 
     def __post_init__(self) -> None:
         require(is_count(self.rank), "PowerSGD.rank", "an integer >= 1", self.rank)
         require_flag("PowerSGD.warm_start", self.warm_start)
+        require(self.residual in ("local", "mean"), "PowerSGD.residual", "'local' or 'mean'", self.residual)
 
     @property
     def traits(self) -> Traits:
@@ -81,8 +93,9 @@ class PowerSGD(Reducer):
                 layer.zero_()
                 continue
             basis = bases[name].T
-            for row, own in zip(matrices[name], right[name], strict=True):
-                row.addmm_(basis, own, alpha=-1)
+            kept = right[name] if self.residual == "local" else found[name].expand_as(right[name])
+            for row, sent in zip(matrices[name], kept, strict=True):
+                row.addmm_(basis, sent, alpha=-1)
             torch.mm(basis, found[name], out=parts[name][0].flatten(1))
         return end(segments, wholes, norms), Shared(state.state | found) if self.warm_start else state
 

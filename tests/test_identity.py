@@ -39,6 +39,7 @@ from trainers.records.identity import (
 
 # Another valid word for settings with a fixed set of words; other settings take another number or name.
 OTHER_WORDS = {
+    "compressor.residual": "mean",
     "compressor.schedule": "exponential",
     "data.objective": "masked",
     "data.partition": "by_label",

@@ -20,6 +20,7 @@ WORDS = {  # settings with a fixed set of valid words
     "compressor=redsync compressor.search": ("binary", "trimmed"),
     "compressor=sidco compressor.distribution": ("exponential", "gamma_pareto", "pareto"),
     "compressor=signsgd compressor.ties": ("random", "positive"),
+    "compressor=powersgd compressor.residual": ("local", "mean"),
     "compressor=one_bit compressor.per": ("column", "layer"),
     "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8", "int4", "int2"),
     "tracker=wandb tracker.mode": ("online", "offline"),

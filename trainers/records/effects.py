@@ -60,6 +60,7 @@ RENAMED = {first: key for key, first in FIRST_KEYS.items()}
 # Values of settings that are missing from a config. An identity contains only settings with another value, so
 # a new setting does not change old ids. For all settings not listed this value is null.
 DEFAULTS: dict[str, Value] = {
+    "compressor.residual": "local",
     "compressor.schedule": "constant",
     "compressor.schedule.start": 0.25,
     "compressor.schedule.epochs": 4,

@@ -28,13 +28,14 @@ def segments(rows: torch.Tensor, scope: str = "global") -> list[Segment]:
     return [Segment("weight", rows[:, :120], (SHAPE,)), Segment("bias", rows[:, 120:], (BIAS,))]
 
 
+@pytest.mark.parametrize("residual", ["local", "mean"])
 @pytest.mark.parametrize("scope", ["layer", "global"])
 @pytest.mark.parametrize(("rank", "warm_start"), [(1, True), (3, True), (3, False)])
-def test_it_is_its_definition(rank: int, warm_start: bool, scope: str) -> None:
-    """P' = orth(M Q), C(M_i) = P' P'^T M_i, then Q = M^T P'; vectors and their means are exact."""
-    reducer = ErrorFeedback(PowerSGD(rank=rank, warm_start=warm_start))
+def test_it_is_its_definition(rank: int, warm_start: bool, scope: str, residual: str) -> None:
+    """P' = orth(M Q), C(M_i) = P' P'^T M_i or P' P'^T M, then Q = M^T P'; vectors and means are exact."""
+    reducer = ErrorFeedback(PowerSGD(rank=rank, warm_start=warm_start, residual=residual))
     own = segments(torch.zeros(W, D).double(), scope)
-    state, residual = reducer.init(own), np.zeros((W, 12, 10))
+    state, left = reducer.init(own), np.zeros((W, 12, 10))
     communicator = Communicator(W)
     if warm_start:
         (q,) = (factor.T.numpy().copy() for factor in state.inner.state.values())
@@ -42,22 +43,40 @@ def test_it_is_its_definition(rank: int, warm_start: bool, scope: str) -> None:
         g = gradients(step)
         if not warm_start:
             (q,) = (factor.T.numpy() for factor in reducer.inner._drawn(own, 4, step).values())
-        p = residual + g[:, :120].numpy().reshape(W, 12, 10)
+        p = left + g[:, :120].numpy().reshape(W, 12, 10)
         basis = np.linalg.qr(p.mean(0) @ q)[0]
         mean = basis @ basis.T @ p.mean(0)
-        residual, q = p - basis @ basis.T @ p, p.mean(0).T @ basis
+        sent = basis @ basis.T @ p if residual == "local" else mean
+        left, q = p - sent, p.mean(0).T @ basis
         inputs = inputs_of(segments(g.clone(), scope))
         reduced, state = reducer.reduce(inputs, state, Step(4, step), communicator)
         found = torch.cat(list(reduced.mean.values())).numpy()
         np.testing.assert_allclose(found[:120], mean.ravel(), atol=1e-11)
         np.testing.assert_allclose(found[120:], g[:, 120:].numpy().mean(0), atol=1e-14)
         kept = torch.cat(list(state.residual.values()), 1).numpy()
-        np.testing.assert_allclose(kept[:, :120], residual.reshape(W, 120), atol=1e-11)
+        np.testing.assert_allclose(kept[:, :120], left.reshape(W, 120), atol=1e-11)
         assert not kept[:, 120:].any()
         errors = [own.error.sum(1).numpy() for own in reduced.compressed.values()]
         np.testing.assert_allclose(sum(errors), (kept**2).sum(1), rtol=1e-9)
         charged = dict(zip(communicator.kinds, communicator.take_charges()[0], strict=True))
         assert charged["values"] == sum(charged.values()) == 8 * (rank * (12 + 10) + 7)
+
+
+def test_both_residuals_have_the_same_means_and_only_the_local_one_stays_bounded() -> None:
+    """Differences between workers are never sent with ``mean``: ||e||^2 grows in proportion to the steps."""
+    means, squares = {}, {}
+    for residual in ("local", "mean"):
+        reducer, communicator = ErrorFeedback(PowerSGD(residual=residual)), Communicator(W)
+        state = reducer.init(segments(torch.zeros(W, D).double()))
+        for step in range(100):
+            given = inputs_of(segments(gradients(step)))
+            reduced, state = reducer.reduce(given, state, Step(0, step), communicator)
+            means.setdefault(residual, []).append(reduced.mean["model"])
+            squares.setdefault(residual, []).append(reduced.compressed["model"].error.sum().item())
+    local, mean = (torch.stack(means[residual][:30]) for residual in ("local", "mean"))
+    assert ((local - mean).norm(dim=1) / local.norm(dim=1)).max() < 1e-11  # it is 4e-13
+    assert 0.8 < squares["local"][99] / squares["local"][24] < 1.25
+    assert 3 < squares["mean"][99] / squares["mean"][24] < 5
 
 
 def test_the_means_are_those_of_torchs_hook() -> None:
@@ -140,3 +159,5 @@ def test_refusals() -> None:
             PowerSGD(rank=rank)
     with pytest.raises(ValueError, match=r"PowerSGD\.warm_start must be true or false, got 1"):
         PowerSGD(warm_start=1)
+    with pytest.raises(ValueError, match=r"PowerSGD\.residual must be 'local' or 'mean', got 'own'"):
+        PowerSGD(residual="own")
