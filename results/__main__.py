@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             package = (error.name or "").partition(".")[0]
             if package not in EXTRAS:
                 raise
-            install = f"pip install 'total-error[{EXTRAS[package]}]'"
+            install = f"pip install -e '.[{EXTRAS[package]}]'"
             print(f"error: results needs {package}, which is not installed: {install}", file=sys.stderr)
             return 1
     if words and words[0] in ("-h", "--help"):

@@ -36,7 +36,7 @@ def test_every_script_says_how_to_start_it(script: Path) -> None:
 def test_a_script_trains_and_prints_its_bytes(script: Path) -> None:
     for package in NEEDS.get(script.stem, ()):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"needs {package}: pip install 'total-error[examples]'")
+            pytest.skip(f"needs {package}: pip install -e '.[examples]'")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     runner = str(ROOT / "tests/helpers/example_script.py")
     launcher = [*torchrun, f"--nproc-per-node={processes_of(script)}", runner]

@@ -54,7 +54,7 @@ def test_results_name_the_extra_that_is_missing(
 
     monkeypatch.setattr("results.figures.command.main", main)
     assert command_of_results()(["figures", str(tmp_path)]) == 1
-    said = f"error: results needs {package}, which is not installed: pip install 'total-error[{extras}]'\n"
+    said = f"error: results needs {package}, which is not installed: pip install -e '.[{extras}]'\n"
     assert capsys.readouterr().err == said
 
 
@@ -77,7 +77,7 @@ def test_weights_and_biases_that_is_asked_for_and_missing_is_refused(
 ) -> None:
     status, told = say(monkeypatch, capfd, *QUICK, word, f"output={tmp_path}")
     assert status == 1
-    install = "pip install 'total-error[tracking]'"
+    install = "pip install -e '.[tracking]'"
     assert told == f"error: {word} needs Weights & Biases, which is not installed: {install}\n"
     assert not list(tmp_path.iterdir())
 
@@ -94,7 +94,7 @@ def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
     auto = {"wandb": "if_installed"}
     assert open_trackers(folder=tmp_path, name="n", config={}, facts={}, destinations=auto) == []
     line = "Weights & Biases is not installed, so the records are only in the run folder; "
-    assert capfd.readouterr().out == f"{line}pip install 'total-error[tracking]'\n"
+    assert capfd.readouterr().out == f"{line}pip install -e '.[tracking]'\n"
     status, told = say(monkeypatch, capfd, *QUICK, f"output={tmp_path}")
     assert (status, told) == (0, "")
 

@@ -30,7 +30,7 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name not in LAB:
             raise
-        install = "pip install 'total-error[lab]'"
+        install = "pip install -e '.[lab]'"
         print(f"error: total-error needs {error.name}, which is not installed: {install}", file=sys.stderr)
         return 1
     return run_command()

@@ -159,7 +159,7 @@ def test_auto_and_another_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["tensorboard", "trackio"])
 def test_a_tracker_that_is_not_installed_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.config.destinations.is_installed", lambda name: False)
-    with pytest.raises(ValueError, match=rf"tracker={kind} needs .*: pip install 'total-error\[{kind}\]'"):
+    with pytest.raises(ValueError, match=rf"tracker={kind} needs .*: pip install -e '\.\[{kind}\]'"):
         check(resolved("model=mlp", f"tracker={kind}"))
 
 

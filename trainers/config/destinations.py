@@ -22,7 +22,7 @@ class Destination(NamedTuple):
 
     @property
     def install(self) -> str:
-        return f"pip install 'total-error[{self.extra}]'"
+        return f"pip install -e '.[{self.extra}]'"
 
 
 DESTINATIONS = {
