@@ -2,8 +2,11 @@
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ FEEDBACKS: dict[str, Callable[..., Reducer]] = {
     "momentum_correction": partial(MomentumCorrection, momentum=0.9),
     "none": no_feedback,
 }
+GROUP = "total_error.compressors"  # of the entry points of packages with methods
 USUAL_FEEDBACK = {
     "clt_k": "low_pass",
     "dgc": "momentum_correction",
@@ -38,13 +42,17 @@ def usual_feedback(method: Codec | Reducer) -> str:
 
 
 def method_names() -> list[str]:
-    """The names of all methods: modules of this package with a codec or a reducer of that name."""
+    """The names of all methods: modules of this package with a codec or a reducer of that name, and configs
+    of installed packages."""
     files = Path(__file__).parent.glob("*.py")
-    return sorted(path.stem for path in files if not path.stem.startswith("_") and _class_in(path.stem))
+    own = {path.stem for path in files if not path.stem.startswith("_") and _class_in(path.stem)}
+    return sorted(own | _installed().keys())
 
 
 def method(name: str, **settings: Any) -> Codec | Reducer:
     """The codec or reducer ``name``, such as top_k, with its ``settings``, such as density=0.01.
+
+    A method of an installed package has the name of its config, whose other values are not used.
 
     Raises ``ValueError`` for an unknown name, and for settings that it does not have or does not accept.
     """
@@ -65,15 +73,30 @@ def feedback(name: str, **settings: Any) -> Callable[[Reducer], Reducer]:
 
 
 def _class_in(name: str) -> type[Any] | None:
-    """The first codec or reducer class in module ``name`` of this package; None if there is none."""
+    """The first codec or reducer class in module ``name`` of this package, or the class of an installed
+    package's config; None if there is neither."""
     if not (Path(__file__).parent / f"{name}.py").is_file():
-        return None
+        place, _, own = _installed().get(name, "").rpartition(".")
+        return getattr(importlib.import_module(place), own) if place else None
     module = importlib.import_module(f".{name}", __package__)
     for found in vars(module).values():
         is_method = inspect.isclass(found) and issubclass(found, (Codec, Reducer))
         if is_method and found.__module__ == module.__name__ and not found.__name__.startswith("_"):
             return found
     return None
+
+
+def _installed() -> dict[str, str]:
+    """The classes that configs of installed packages name, by the names of the configs; imports nothing."""
+    found = {}
+    for package in {entry.module.partition(".")[0] for entry in entry_points(group=GROUP)}:
+        spec = find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for path in Path(folder, "conf", "compressor").glob("*.yaml"):
+                target = re.search(r"^_target_: *([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+                if target:
+                    found[path.stem] = target[1]
+    return found
 
 
 def _require_settings(name: str, factory: Callable[..., object], settings: dict[str, Any]) -> None:

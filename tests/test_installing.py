@@ -3,11 +3,13 @@
 import ast
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from trainers import names
 
 ROOT = Path(__file__).parents[1]
 LIGHT = {"numpy", "torch"}
+TEXTS = (".md", ".py", ".yaml", ".ipynb")
 OF_THE_LAB = {"total_error/testing.py", "total_error/__main__.py"}
 
 
@@ -126,6 +129,34 @@ def test_methods_and_feedback_have_the_names_of_their_configs() -> None:
 def test_wrong_methods_are_refused_in_a_line(name: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         method(name, **settings)
+
+
+def test_a_method_of_an_installed_package_has_the_name_of_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "my_compressor-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-compressor\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text("[total_error.compressors]\nstride = my_compressor\n")
+    for place in (tmp_path, ROOT / "examples/my_compressor"):
+        monkeypatch.syspath_prepend(place)
+    assert "stride" in method_names() and "top_k" in method_names()
+    assert repr(total_error.method("stride", every=3)) == "Stride(every=3)"
+    with pytest.raises(ValueError, match=r"^rate has no effect: the settings of stride are every$"):
+        method("stride", rate=3)
+
+
+def test_the_version_is_that_of_the_metadata() -> None:
+    assert total_error.__version__ == metadata.version("total-error")
+
+
+def test_lines_that_install_are_for_a_checkout() -> None:
+    """The package is in no index: ``pip install 'total-error[lab]'`` finds nothing."""
+    folders = (*FOLDERS, "total_error", "docs", "examples", "benchmarks", "conf", "sweeps", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in TEXTS]
+    lines = re.compile(r"pip install\S*.* '?total[-_]error\b")
+    wrong = [path for path in (*files, ROOT / "README.md") if lines.search(path.read_text())]
+    assert wrong == [Path(__file__)]  # which has the example above
 
 
 SHADOWED = """

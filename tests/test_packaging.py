@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 from longest_files import LONGEST
 
+import total_error
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -21,7 +23,7 @@ def read(name: str) -> Any:
 
 def test_the_citation_is_of_this_version() -> None:
     citation = read("CITATION.cff")
-    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert (citation["version"], citation["license"]) == (total_error.__version__, PROJECT["license"])
     assert citation["cff-version"] == "1.2.0" and citation["authors"] and citation["title"]
     (paper,) = citation["references"]
     assert paper["url"] in (ROOT / "docs/papers/total_error.md").read_text()

@@ -9,6 +9,8 @@ runs the laboratory.
 
 from total_error import _checkout  # noqa: F401  # before the first import of the laboratory
 
+__version__ = "0.1.0"  # pyproject.toml reads it
+
 # isort: split
 from total_error.script import *  # noqa: F403
 from total_error.script import __all__  # noqa: F401
