@@ -9,9 +9,11 @@ if __name__ == "__main__":  # before the slow imports below: Ctrl-C within them 
     if sys.platform == "win32":
         sys.exit("error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md")
     try:
+        from trainers.launch.commands import stop_with_starter
         from trainers.launch.stopping import leave_when_interrupted
 
         leave_when_interrupted()
+        stop_with_starter()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

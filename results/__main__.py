@@ -29,6 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     if words and words[0] in COMMANDS:
         try:
             return importlib.import_module(COMMANDS[words[0]][0], __package__).main(words[1:])
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in EXTRAS:

@@ -9,12 +9,11 @@ sweep with a failed job; with --keep-going it also runs the others.
 import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+
+from trainers.launch.commands import Commands
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "sweeps"
@@ -72,45 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {problem}; there are {', '.join(studies())}", file=sys.stderr)
         return 2
     failed = 0
-    for file in files_of(study):
-        variables, command = command_of(file, overrides)
-        print(
-            f"== {shlex.join([f'{name}={value}' for name, value in variables.items()] + command)}", flush=True
-        )
-        status = run([sys.executable, *command[1:]], os.environ | variables)
-        if status < 0 or status >= 128:  # stopped by a signal, as by Ctrl-C
-            return 128 - status if status < 0 else status
-        failed = failed or status
-        if failed and not keep_going:
-            break
+    with Commands() as commands:
+        for file in files_of(study):
+            variables, command = command_of(file, overrides)
+            shown = [f"{name}={value}" for name, value in variables.items()] + command
+            print(f"== {shlex.join(shown)}", flush=True)
+            try:
+                done = commands.run([sys.executable, *command[1:]], os.environ | variables, cwd=ROOT)
+            except KeyboardInterrupt:
+                return commands.status
+            failed = failed or done.returncode
+            if failed and not keep_going:
+                break
     return failed
-
-
-def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a sweep and return its exit status.
-
-    SIGINT and SIGTERM are passed on to the sweep, which saves its jobs. The status is then that of the
-    signal, also if the sweep ends with another one.
-    """
-    received: list[int] = []
-    started: list[subprocess.Popen[bytes]] = []
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        for process in started:
-            process.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment)
-        started.append(process)
-        for number in received:  # before ``pass_on`` knew the process
-            process.send_signal(number)
-        status = process.wait()
-        return 128 + received[0] if received else status
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Sweeps of studies: one name everywhere, one command that runs them, unchanged run ids."""
 
-import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from sweep_files import is_every_method, name_of, params_of
 
 from results.studies.command import STUDIES, load
 from sweeps.__main__ import files_of, main, studies
+from trainers.launch.commands import Commands
 from trainers.records.identity import identify
 
 # The id of the last job; with another id, finished runs would be repeated
@@ -105,12 +108,15 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
     """Commands that the sweeps would start, with their environment; ``status=N`` sets the exit status."""
     found: list[tuple[list[str], dict[str, str]]] = []
 
-    def run(words: Sequence[str], environment: dict[str, str]) -> int:
+    def run(self: Commands, words: Sequence[str], environment: dict[str, str], cwd: Path) -> Any:
         found.append((list(words[1:]), environment))
-        given = [word.removeprefix("status=") for word in words if word.startswith("status=")]
-        return int(given[0]) if given else 0
+        given = [int(word.removeprefix("status=")) for word in words if word.startswith("status=")]
+        if given and given[0] > 128:  # as if the sweep was stopped
+            self.signals.append(given[0] - 128)
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(words, given[0] if given else 0)
 
-    monkeypatch.setattr("sweeps.__main__.run", run)
+    monkeypatch.setattr(Commands, "run", run)
     return found
 
 
@@ -202,25 +208,47 @@ def test_a_failed_sweep_is_the_last_unless_asked_otherwise(
     assert len(started) == runs
 
 
-@pytest.mark.parametrize(("status", "ends_with"), [("130", 130), ("-2", 130), ("-9", 137)])
-def test_a_stopped_sweep_stops_the_others(started: list, status: str, ends_with: int) -> None:
-    assert main(["three_parameters", "--keep-going", f"status={status}"]) == ends_with
+def test_a_stopped_sweep_stops_the_others(started: list) -> None:
+    assert main(["three_parameters", "--keep-going", "status=130"]) == 130
     assert len(started) == 1
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_is_passed_on_to_the_sweep_and_ends_the_study(name: str) -> None:
-    """The sweep here ends with status 0, as if the signal came when its last job had finished."""
-    number = getattr(signal, name).value
-    asked = "lambda *_: (print('asked', flush=True), os._exit(0))"
-    sweep = (
-        f"import os, time; import signal; signal.signal({number}, {asked}); "
-        f"time.sleep(1); os.kill(os.getppid(), {number}); time.sleep(60); os._exit(1)"
-    )
-    words = [sys.executable, "-c", sweep]
-    start = f"import os; from sweeps.__main__ import run; print(run({words}, os.environ))"
-    result = command(launcher=[sys.executable, "-c", start])
-    assert result.stdout == f"asked\n{128 + number}\n", result.stderr
+STUDY = """
+import os, sys
+from trainers.launch.commands import Commands
+with Commands() as commands:
+    try:
+        commands.run([sys.executable, "-c", {training!r}], dict(os.environ))
+    except KeyboardInterrupt:
+        sys.exit(commands.status)
+"""
+TRAINING = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from trainers.launch.commands import stop_with_starter
+stop_with_starter()
+signal.signal(signal.{{awaited}}, lambda *_: (open({{file!r}}, "w").close(), os._exit(0)))
+os.kill(os.getppid(), signal.{{sent}})
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "awaited", "status"),
+    [("SIGINT", "SIGINT", 130), ("SIGTERM", "SIGTERM", 143), ("SIGKILL", "SIGTERM", -9)],
+)
+def test_a_signal_to_a_study_reaches_its_training(
+    sent: str, awaited: str, status: int, tmp_path: Path
+) -> None:
+    """The training here ends with status 0, as if the signal came when it had finished."""
+    reached = tmp_path / "reached"
+    training = TRAINING.format(sent=sent, awaited=awaited, file=str(reached))
+    words = [sys.executable, "-c", STUDY.format(training=training)]
+    assert subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode == status
+    deadline = time.monotonic() + 10
+    while not reached.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert reached.exists()
 
 
 @pytest.mark.parametrize(

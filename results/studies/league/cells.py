@@ -38,7 +38,6 @@ def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, 
                     refusals.append(f"{trainings[one]}: {error}")
                     train.report(refusals[-1])
         finally:
-            train.stopping.set()  # after Ctrl-C no other training begins
             for one in trainings:
                 one.cancel()
     if refusals:

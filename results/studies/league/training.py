@@ -8,6 +8,7 @@ from results.studies.league.cells import train_methods
 from results.studies.league.knobs import method_names
 from results.studies.league.tasks import TASKS
 from results.studies.league.trials import Trainings
+from trainers.launch.commands import Commands
 from trainers.records.working_tree import is_modified
 
 
@@ -49,8 +50,13 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(
             "the page has runs of committed code only: commit your changes first, or give --allow-modified"
         )
-    train = Trainings(ROOT / options.root, options.set, report=_print_progress)
-    train_methods(options.task or list(TASKS), chosen, train, options.jobs)
+    with Commands() as commands:
+        train = Trainings(ROOT / options.root, options.set, _print_progress, commands)
+        try:
+            train_methods(options.task or list(TASKS), chosen, train, options.jobs)
+        except KeyboardInterrupt:
+            _print_progress("interrupted; the same command continues")
+            raise SystemExit(commands.status) from None
 
 
 def _method_of(word: str) -> str:

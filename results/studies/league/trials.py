@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from results.read.folders import run_folders
 from results.studies.kit import ROOT
 from results.studies.league.knobs import Entry
 from results.studies.league.tasks import TASKS, TUNING_SEED
+from trainers.launch.commands import Commands
 from trainers.records import files as run_files
 from trainers.records.identity import without_effect
 
@@ -129,28 +129,30 @@ def ended_trials(folder: Path) -> dict[Trial, Outcome]:
 class Trainings:
     """Trains trials that have no outcome yet. Several threads may call it, for different trials.
 
-    ``overrides`` are added to every training. ``report`` receives a line after each. No training begins after
-    ``stopping`` is set. Raises ``ValueError`` for overrides of settings that the league chooses.
+    ``overrides`` are added to every training. ``report`` receives a line after each. Raises ``ValueError``
+    for overrides of settings that the league chooses.
     """
 
     def __init__(
-        self, root: Path, overrides: Iterable[str] = (), report: Callable[[str], None] = print
+        self,
+        root: Path,
+        overrides: Iterable[str] = (),
+        report: Callable[[str], None] = print,
+        commands: Commands | None = None,
     ) -> None:
-        self.root = root
+        self.root, self.commands = root, commands or Commands()
         self.overrides = tuple(overrides)
         for key in map(_key, self.overrides):
             if key in OWN_SETTINGS or key.partition(".")[0] in OWN_GROUPS:
                 raise ValueError(f"--set must not set {key}, which the league chooses")
         self.report = report
         self.outcomes = ended_trials(root / COMPARED) | ended_trials(root / TUNING)
-        self.stopping = threading.Event()
 
     def __call__(self, entry: Entry, trial: Trial) -> Outcome:
         """The outcome of ``trial``.
 
         Raises ``TrainingError`` if it failed, now or before, ``ValueError`` if run.py refused it or if it was
-        trained before with other ``overrides``, and ``KeyboardInterrupt`` if it was interrupted, or
-        ``stopping`` is set.
+        trained before with other ``overrides``, and ``KeyboardInterrupt`` if a signal stopped ``commands``.
         """
         if trial not in self.outcomes:
             self.outcomes[trial] = self._train(entry, trial)
@@ -180,19 +182,14 @@ class Trainings:
             )
 
     def _train(self, entry: Entry, trial: Trial) -> Outcome:
-        if self.stopping.is_set():
-            raise KeyboardInterrupt
         words = [*trial.overrides(entry, self.root), *self.overrides]
-        done = subprocess.run(
+        done = self.commands.run(
             [sys.executable, "run.py", *words],
+            {"OMP_NUM_THREADS": "1"} | os.environ,
             cwd=ROOT,
-            env={"OMP_NUM_THREADS": "1"} | os.environ,
-            capture_output=True,
-            text=True,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        if done.returncode < 0 or done.returncode >= 128 or self.stopping.is_set():
-            raise KeyboardInterrupt
         if done.returncode and (outcome := self._failed(trial)):
             self.report(f"{trial}: {outcome.error}")
             return outcome

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +33,6 @@ class Trained:
     def __init__(self, sent: Any, fails: Any = lambda trial: False) -> None:
         self.sent, self.fails = sent, fails
         self.found: dict[Trial, Outcome] = {}
-        self.stopping = SimpleNamespace(set=lambda: None)
         self.report = [].append
 
     def __call__(self, entry: Entry, trial: Trial) -> Outcome:
