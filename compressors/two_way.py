@@ -2,9 +2,9 @@
 
 Tang et al., 2019, "DoubleSqueeze", https://arxiv.org/abs/1905.05957, with the server's work divided among the
 workers: worker w is the server of the w-th part of every segment, as in 1-bit Adam (Tang et al., 2021,
-https://arxiv.org/abs/2102.02888). Each part is compressed separately. The servers' residual is sent in later
-steps. Bytes per element: those of ``up``, plus those of ``down`` for the part of which a worker is the
-server.
+https://arxiv.org/abs/2102.02888). Parts are padded with zeros to one length, and each part is compressed
+separately. The servers' residual is sent in later steps. Bytes per element: those of ``up``, plus those of
+``down`` for the part of which a worker is the server.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ARC-Top-K against its definition, and its contraction as a statistical test."""
+"""ARC-Top-K: bytes, rows, and its contraction as a statistical test."""
 
 import math
 
@@ -10,7 +10,6 @@ from methods import reduce_once
 from compressors.api import Segment, Step, inputs_of
 from compressors.arc_top_k import ARCTopK, columns_of
 from compressors.build import build_reducer
-from compressors.core.randomness import generator
 from trainers.comm.communicator import Communicator
 
 SHAPES = ((6, 10), (30,), (4, 3, 3, 3))
@@ -18,30 +17,13 @@ SIZES = [60, 30, 108]
 WORKERS, RANK = 3, 4
 
 
-def test_definition() -> None:
-    """Of each layer the rows with the largest norm in the mean of G V are sent; seed and step determine V."""
-    drawn = torch.randn(WORKERS, sum(SIZES), generator=torch.Generator().manual_seed(0))
-    p = drawn.numpy().copy()
+def test_bytes() -> None:
+    """A sketch of ``RANK`` entries for each row of a matrix, and the rows that are sent; no indices."""
+    rows = torch.randn(WORKERS, sum(SIZES), generator=torch.Generator().manual_seed(0))
     reducer, communicator = build_reducer(ARCTopK(density=0.34, rank=RANK), sum(SIZES)), Communicator(WORKERS)
-    reduced, _ = reducer.reduce(inputs_of([Segment("a", drawn, SHAPES)]), (), Step(5, 7), communicator)
-    kept = []
-    for number, (part, columns, k) in enumerate(
-        zip(np.split(p, np.cumsum(SIZES)[:-1], axis=1), (10, 1, 18), (2, 10, 2), strict=True)
-    ):
-        matrices = part.reshape(WORKERS, -1, columns)
-        v = np.ones((1, 1))
-        if columns > 1:
-            stream = generator("sketch", 5, 7, "a", number)
-            v = torch.randn(columns, RANK, generator=stream).numpy()
-        norms = ((matrices @ v).mean(0) ** 2).sum(1)
-        rows = np.zeros(len(norms), dtype=bool)
-        rows[np.argsort(-norms, kind="stable")[:k]] = True
-        kept.append(rows.repeat(columns))
-    sent = np.concatenate(kept)
-    np.testing.assert_array_equal(reduced.residual["a"].numpy(), p * ~sent)
-    np.testing.assert_allclose(reduced.mean["a"].numpy(), (p * sent).mean(0), rtol=1e-5, atol=1e-6)
-    sketched = 4 * (6 * RANK + 30 + 6 * RANK)
-    assert communicator.take_charges().tolist() == [[4 * sent.sum(), 0, 0, sketched]] * WORKERS
+    reducer.reduce(inputs_of([Segment("a", rows, SHAPES)]), (), Step(5, 7), communicator)
+    sent, sketched = 2 * 10 + 10 * 1 + 2 * 18, 6 * RANK + 30 + 6 * RANK
+    assert communicator.take_charges().tolist() == [[4 * sent, 0, 0, 4 * sketched]] * WORKERS
 
 
 @pytest.mark.parametrize(
