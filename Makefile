@@ -99,9 +99,12 @@ format: $(DEV)
 # constraints.txt has the exact versions that are tested; pyproject.toml has the permitted ranges. pip would
 # compile all modules on one core, in 40 s; compileall uses all cores and leaves out the packages' tests. Files
 # for a newer Python cannot be compiled; these errors are ignored.
-$(STAMP): pyproject.toml constraints.txt
+# A CPU build of torch does not load the compiled part of the package index's torchvision, and then neither torchvision nor
+# transformers' Trainer can be imported: the shim declares what is missing.
+$(STAMP): pyproject.toml constraints.txt data/torchvision_shim.py
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[lab]'
+	.venv/bin/python data/torchvision_shim.py
 	@.venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 	touch $@
 

@@ -17,6 +17,7 @@ import yaml
 
 import total_error
 from compressors.named import FEEDBACKS, method, method_names
+from data.torchvision_shim import install
 from total_error._names import FOLDERS, MODULES, renamed
 from trainers import names
 
@@ -200,6 +201,23 @@ def test_in_the_checkout_the_names_are_its_own() -> None:
 
     assert api.Codec is Codec
     assert type(total_error.method("top_k", density=0.5)).__module__ == "compressors.top_k"
+
+
+@pytest.mark.parametrize(
+    "wanted", ["torchvision.ops.nms", pytest.param("transformers.Trainer", marks=pytest.mark.slow)]
+)
+def test_torchvision_is_imported_beside_a_torch_that_it_was_not_compiled_for(
+    wanted: str, tmp_path: Path
+) -> None:
+    """By the copy of the shim in the environment of ``make run``, also if the shim itself comes later."""
+    recipe = re.search(r"^\$\(STAMP\): .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None and "python data/torchvision_shim.py\n" in recipe[1]
+    install(str(tmp_path))
+    place, _, name = wanted.rpartition(".")
+    code = f"import site; site.addsitedir({str(tmp_path)!r}); import data.torchvision_shim, torchvision\n"
+    words = [sys.executable, "-c", f"{code}from {place} import {name}; print({name}.__name__)"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{name}\n", done.stderr
 
 
 def test_an_editable_install_lets_scripts_find_the_checkout(tmp_path: Path) -> None:
