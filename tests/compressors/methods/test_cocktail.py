@@ -1,4 +1,4 @@
-"""CocktailSGD against its definition, and the draws of chains that begin with shared coordinates."""
+"""``cocktail`` against its definition, and the draws of chains that begin with shared coordinates."""
 
 import numpy as np
 import pytest
