@@ -123,6 +123,7 @@ ONLY_IN = {
         "trainers/launch/process_group.py",
         "trainers/comm/ddp_hook.py",
         "trainers/comm/fsdp_hook.py",
+        "trainers/comm/hook_group.py",
     },
     "wandb": {"results/report/upload.py", "trainers/run/wandb_tracker.py"},
     "trackio": {"trainers/run/trackio_tracker.py"},

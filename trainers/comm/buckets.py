@@ -20,9 +20,9 @@ class Bucket(NamedTuple):
 class BucketQueue:
     """Calls ``reduce`` for every bucket, or with ``whole`` once for all buckets of a step.
 
-    On a CPU a thread calls it, and an error is raised at the end of the backward pass. On a GPU it is called
-    at once, because kernels and NCCL are asynchronous already. At the end of the backward pass ``deliver`` is
-    called with the means of the step, by parameter name.
+    On a CPU ``thread`` calls it, by default one of its own, and an error is raised at the end of the backward
+    pass. On a GPU it is called at once, because kernels and NCCL are asynchronous already. At the end of the
+    backward pass ``deliver`` is called with the means of the step, by parameter name.
     """
 
     def __init__(
@@ -32,12 +32,14 @@ class BucketQueue:
         device: torch.device,
         *,
         whole: bool,
+        thread: ThreadPoolExecutor | None = None,
     ) -> None:
         self.reduce = reduce
         self.deliver = deliver
         self.device = device
         self.whole = whole
-        self.thread = ThreadPoolExecutor(1, "compression") if device.type == "cpu" else None
+        on_cpu = device.type == "cpu"
+        self.thread = (thread or ThreadPoolExecutor(1, "compression")) if on_cpu else None
         self._waiting: list[Bucket] = []  # of this step
         self._means: dict[str, Tensor] = {}  # of this step, once its buckets are reduced
         self._failure: BaseException | None = None  # of this backward pass, in the thread

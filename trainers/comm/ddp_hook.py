@@ -9,8 +9,8 @@ by bucket. DDP's buckets have one dtype each, so a model may have several.
 """
 
 import time
+import weakref
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -24,13 +24,14 @@ from trainers.checkpoint.form import first_form
 from trainers.comm import saved_state
 from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
 from trainers.comm.communicator import Communicator
+from trainers.comm.hook_group import Lane, lane_beside
 from trainers.comm.preparation import Preparation, Scaler
 from trainers.comm.script_log import Target, require_target, write
 from trainers.comm.script_plan import script_plan
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
-_OF_DEVICE = ("layout", "names", "communicator", "ledger", "costs", "queue")
+_OF_DEVICE = ("layout", "names", "lane", "communicator", "ledger", "costs", "queue")
 _LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
 
 
@@ -99,7 +100,7 @@ class CompressionState:
         self.state: State = self._initial()
         self.process_group = process_group
         if communicator is not None:
-            self.communicator = communicator
+            self.communicator, self.lane = communicator, None
         self.compression_seconds: float | None = None  # of the last step
         self.num_buckets = 0  # of this step, or the last one
         self._is_new_step = True
@@ -152,13 +153,14 @@ class CompressionState:
         return {parameter: name for name, parameter in self.layout.parameters.items()}
 
     @cached_property
+    def lane(self) -> Lane | None:
+        return lane_beside(self.process_group) if self.layout.device.type == "cpu" else None
+
+    @cached_property
     def communicator(self) -> Communicator:
-        device, group = self.layout.device, self.process_group
+        group = self.process_group if self.lane is None else self.lane.group
         rank, size = dist.get_rank(group), dist.get_world_size(group)
-        if device.type == "cpu":  # the thread's collectives must not mix with those of DDP and of the script
-            ranks = dist.get_process_group_ranks(group)
-            group = dist.new_group(ranks, timeout=_timeout_of(group), use_local_synchronization=True)
-        return Communicator(size, rank=rank, world_size=size, device=device, group=group)
+        return Communicator(size, rank=rank, world_size=size, device=self.layout.device, group=group)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -176,8 +178,14 @@ class CompressionState:
 
     @cached_property
     def queue(self) -> BucketQueue:
-        whole = self.preparation.needs_whole_gradient
-        return BucketQueue(self._reduce_buckets, self._deliver, self.layout.device, whole=whole)
+        own = weakref.proxy(self)  # without a cycle, a state is freed with its model
+        return BucketQueue(
+            lambda buckets: own._reduce_buckets(buckets),
+            lambda means: own._deliver(means),
+            self.layout.device,
+            whole=self.preparation.needs_whole_gradient,
+            thread=None if self.lane is None else self.lane.thread,
+        )
 
     def _initial(self) -> State:
         self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
@@ -253,9 +261,9 @@ class CompressionState:
     # A step
 
     def connect(self) -> Communicator:
-        """The communicator. All processes call this together, because on a CPU it creates a process group.
+        """The communicator. All processes call this together: on a CPU it may create a process group.
 
-        ``take`` calls it; a script with several models calls it for each in the same order.
+        ``take`` calls it. Raises ``RuntimeError``, one line, if not all processes call it.
         """
         return self.communicator
 
@@ -345,13 +353,6 @@ class CompressionState:
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
     return state.take(bucket)
-
-
-def _timeout_of(group: dist.ProcessGroup | None) -> timedelta | None:
-    """The timeout of a group's collectives; None if its backend does not tell it."""
-    whole = group or dist.group.WORLD
-    backend = None if whole is None else whole._get_backend(torch.device("cpu"))
-    return getattr(getattr(backend, "options", None), "_timeout", None)
 
 
 def _described(parameter: Tensor) -> str:
