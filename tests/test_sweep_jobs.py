@@ -61,6 +61,16 @@ def test_a_setting_of_one_value_goes_where_it_belongs() -> None:
     assert jobs_with_own_settings(every, compose) == expected
 
 
+def test_a_budget_setting_that_selects_the_compressors_settings_is_kept() -> None:
+    def selecting(words: list[str]) -> dict[str, Any]:
+        levels = {"budget.level=low": "budget.density=0.1", "budget.level=high": "budget.density=0.2"}
+        return compose([levels.get(word, word) for word in words])
+
+    every = jobs(compressor=["top_k", "none"], budget__level=["low", "high"])
+    expected = [*jobs(compressor=["top_k"], budget__level=["low", "high"]), ["compressor=none"]]
+    assert jobs_with_own_settings(every, selecting) == expected
+
+
 def test_jobs_of_one_compressor_stay_as_they_are() -> None:
     every = jobs(compressor=["none"], budget__density=["0.01", "0.02"])  # refused when it runs
     assert jobs_with_own_settings(every, compose) == every

@@ -6,9 +6,11 @@ import os
 import re
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from command_line import Background, command
@@ -19,9 +21,11 @@ from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
 from sweep_files import SWEEPS, is_every_method, jobs_of, name_of, params_of
 
+import run
 from trainers.config import guard, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.old_names import SWEEPS as OLD_NAMES
+from trainers.records.plain import Config
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
 
@@ -67,14 +71,26 @@ def load() -> Iterator[Callable[[Sequence[str]], object]]:
     yaml_loader.end()
 
 
-OF_FILES = [path for path in SWEEPS if "run.py -m" in path.read_text() and " data." in path.read_text()]
+class FirstJob(BaseException):
+    """Raised in place of the first training of a sweep."""
 
 
-@pytest.mark.parametrize("path", OF_FILES, ids=map(name_of, OF_FILES))
-def test_a_sweep_over_experiments_takes_settings_of_their_data(path: Path, load: Callable) -> None:
-    """run.py's default dataset has no files, and so neither ``data.root`` nor ``data.download``."""
-    line = path.read_text().splitlines()[1]
-    load(shlex.split(line.partition(" -m ")[2]))
+@pytest.mark.parametrize("path", SWEEPS, ids=map(name_of, SWEEPS))
+def test_a_sweep_starts_its_first_job(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the command in its second line, with one seed and, instead of all methods, with two."""
+
+    def start(config: Config, in_sweep: bool) -> None:
+        raise FirstJob
+
+    monkeypatch.setattr("trainers.run.session.run", start)
+    monkeypatch.setattr("trainers.config.sweep_jobs.require_composable", lambda jobs, compose: None)
+    monkeypatch.setattr("trainers.launch.jobs.raise_when_stopped", lambda: None)
+    monkeypatch.setattr("trainers.launch.parallel.raise_when_stopped", lambda: None)
+    words = shlex.split(path.read_text().splitlines()[1].partition(" run.py ")[2])
+    fewer = [f"{key}=top_k,none" for key, values in params_of(path).items() if is_every_method(values)]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words, "seed=0", *fewer, f"output={tmp_path}"])
+    with patch.dict(os.environ), pytest.raises(FirstJob):
+        run.run_hydra()
 
 
 @pytest.mark.parametrize(

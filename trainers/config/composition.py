@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra._internal.utils import create_config_search_path
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
@@ -12,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from trainers.config import guard, words, yaml_loader
+from trainers.config import guard, sweep_jobs, words, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.records.plain import Config
@@ -32,21 +31,18 @@ def compose(overrides: Sequence[str]) -> Config:
         if options:
             raise ValueError(f"compose takes settings, as KEY=VALUE, got {options[0]}")
         loader = guard.GuardedLoader(create_config_search_path(str(guard.CONF)))
-        state = HydraConfig.instance()
-        before = state.cfg
         try:
             for override in OverridesParser.create().parse_overrides(typed):
                 if override.is_sweep_override():
                     raise ValueError(f"compose takes the settings of one run, got {override.input_line}")
             config = loader.load_configuration("config", typed, RunMode.RUN, from_shell=False)
-            state.set_config(config)  # for interpolations
-            with open_dict(config):
-                del config["hydra"]
-            return resolve(config, typed)
+            with sweep_jobs.interpolating(config):
+                with open_dict(config):
+                    del config["hydra"]
+                return resolve(config, typed)
         except HydraException as error:
             raise ConfigError(hydra_message(error)) from error
         finally:
-            state.cfg = before
             yaml_loader.end()
 
 

@@ -1,12 +1,14 @@
 """Jobs of a sweep: all are composed before the first one, each with the settings that its compressor has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from trainers.records.effects import names_none, without_effect
 from trainers.records.plain import Config
@@ -37,7 +39,8 @@ def install() -> None:
             key = tuple(words)
             if key not in found:
                 composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
-                found[key] = {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
+                with interpolating(composed):
+                    found[key] = {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
             return found[key]
 
         if self.batch_index == 0:  # all batches at once: equal jobs may be in different batches
@@ -52,6 +55,18 @@ def install() -> None:
 
     sweeper.get_job_batch = get_job_batch
     sweeper.validate_batch_is_legal = validate_batch_is_legal
+
+
+@contextmanager
+def interpolating(config: DictConfig) -> Iterator[None]:
+    """Context manager: ``${hydra:...}`` in a config is resolved by its own section ``hydra``."""
+    state = HydraConfig.instance()
+    before = state.cfg
+    try:
+        state.set_config(config)
+        yield
+    finally:
+        state.cfg = before
 
 
 def require_composable(jobs: Sequence[Sequence[str]], compose: Callable[[list[str]], object]) -> None:
@@ -74,13 +89,14 @@ def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> l
         return [list(job) for job in jobs]
     known: dict[tuple[str, ...], list[str]] = {}
     found: dict[tuple[str, ...], list[str]] = {}
-    typed: dict[str, None] = {}
+    typed: dict[str, dict[str, None]] = {}  # key -> its words, in order
+    for word in (word for job in jobs for word in job if _is_of_compressor(word)):
+        typed.setdefault(_key(word), {})[word] = None
     for job in jobs:
         own = [word for word in job if _is_of_compressor(word)]
-        typed |= dict.fromkeys(map(_key, own))
         own_settings = (f"compressor={_value(job, 'compressor')}", *own)
         if own_settings not in known:
-            known[own_settings] = _taken(own, [word for word in job if word not in own], compose)
+            known[own_settings] = _taken(own, [word for word in job if word not in own], compose, typed)
         words = [word for word in job if word not in own or word in known[own_settings]]
         found.setdefault(tuple(words), words)
     unused = typed.keys() - {_key(word) for words in known.values() for word in words}
@@ -90,10 +106,23 @@ def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> l
     return list(found.values())
 
 
-def _taken(own: list[str], others: list[str], compose: Compose) -> list[str]:
-    """The words in ``own`` that set an existing setting of the job's compressor and have an effect."""
+def _taken(
+    own: list[str], others: list[str], compose: Compose, typed: Mapping[str, Iterable[str]]
+) -> list[str]:
+    """The words in ``own`` that set an existing setting of the job's compressor and have an effect.
+
+    A setting of the budget may also select the compressor's settings, by an interpolation in a config: it is
+    kept if one of its words in ``typed`` changes the compressor.
+    """
     config = compose(others)
-    there = [word for word in own if not names_none("compressor", _key(word).split(".")[1])(config)]
+
+    def is_read(word: str) -> bool:
+        owner, name = _key(word).split(".")[:2]
+        if not names_none("compressor", name)(config):
+            return True
+        return owner == "budget" and any(compose([*others, each]) != config for each in typed[_key(word)])
+
+    there = [word for word in own if is_read(word)]
     config = compose([*others, *there])
     kept = []
     for word in there:
