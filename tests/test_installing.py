@@ -238,6 +238,34 @@ ddp_model(torch.ones(1, 40)).square().sum().backward()
 from total_error.testing import Contract, cases_of
 print(type(state).__module__, int(state.metrics()["comm/values_bytes_total"]), Contract.__name__)
 """
+
+
+@pytest.mark.parametrize(
+    ("numba", "said"),
+    [
+        pytest.param("", "", marks=pytest.mark.slow),
+        (
+            "raise ImportError('Numba needs NumPy 2.4 or less')",
+            "cannot be imported: Numba needs NumPy 2.4 or less",
+        ),
+        (None, "is not installed"),
+    ],
+)
+def test_a_script_without_compiled_loops_says_so_in_a_line(
+    numba: str | None, said: str, tmp_path: Path
+) -> None:
+    if numba:
+        (tmp_path / "numba.py").write_text(numba)
+    script = SCRIPT.partition("from total_error.testing")[0]
+    missing = "import sys; sys.modules['numba'] = None\n" if numba is None else ""
+    again = "total_error.compress(torch.nn.parallel.DistributedDataParallel(model), 'top_k', density=0.1)\n"
+    words = [sys.executable, "-c", f"{missing}{script}{again}print(state.step)"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    line = f"total_error: numba {said}, so compression has no compiled loops and is 2 to 3 times slower\n"
+    assert (done.stdout, done.stderr) == ("1\n", line if said else "")
+
+
 QUICK = ("experiment=quick", "model=mlp", "trainer.steps=3", "tracker=none", "workers=2")
 
 

@@ -6,6 +6,7 @@ The backend is chosen once per process, as in torch. The choice changes no resul
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -238,10 +239,13 @@ def backend_of(device: torch.device) -> Backend:
 
 def describe(device: torch.device) -> str:
     """The name of the backend for ``device`` and, if compiled loops are missing, the reason."""
-    if _choice == "reference":
-        return "reference"
-    backend, reason = _of_type(device.type)
-    return f"reference ({reason})" if reason else backend.name
+    reason = reason_without_loops(device)
+    return f"reference ({reason})" if reason else backend_of(device).name
+
+
+def reason_without_loops(device: torch.device) -> str:
+    """Why there are no compiled loops for ``device``; empty if there are, and if nobody asked for them."""
+    return "" if _choice == "reference" else _of_type(device.type)[1]
 
 
 @lru_cache
@@ -252,6 +256,10 @@ def _of_type(device: str) -> tuple[Backend, str]:
         return _REFERENCE, f"there are no compiled loops for {device}"
     if find_spec(package) is None:
         return _REFERENCE, f"{package} is not installed"
+    try:
+        import_module(package)
+    except (ImportError, OSError) as error:  # such as a NumPy that it does not support
+        return _REFERENCE, f"{package} cannot be imported: {str(error).splitlines()[0]}"
     if device == "cpu":
         from compressors.kernels.cpu.backend import CpuKernels  # importing numba takes half a second
 

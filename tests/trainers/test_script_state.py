@@ -1,5 +1,6 @@
 """The DDP hook in a script, compared with a run: state, GradScaler, dtypes, clipping, metrics."""
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,55 @@ def test_a_log_in_one_line() -> None:
     assert {name: value for _, own in written[1:] for name, value in own.items()} == state.metrics()
     with pytest.raises(ValueError, match=r"^log\(target\) must be a run of Weights & Biases, .*, got list$"):
         state.log([])
+
+
+def warnings_after(state: CompressionState, value: float, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What is said in 100 steps with gradients whose last entry is ``value`` and whose others are 1."""
+    for _ in range(100):
+        gradients = {name: torch.ones(p.numel()) for name, p in state.parameters.items()}
+        gradients["bias"][-1] = value
+        state.reduce(gradients, last=True)
+    return caplog.messages
+
+
+def threshold(value: float, feedback: str = "ef", **more: Any) -> CompressionState:
+    model = nn.Linear(40, 40)
+    method = total_error.method("hard_threshold", threshold=value)
+    reducer = total_error.build_reducer(method, 1640, total_error.feedback(feedback))
+    return CompressionState(reducer, model, communicator=Communicator(1), **more)
+
+
+def test_far_more_than_the_density_that_was_asked_for_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    state = threshold(0.5)
+    state.density = 0.4
+    assert warnings_after(state, 1.0, caplog) == []  # 2.5 times as much
+    state = threshold(0.5)
+    state.density = 0.25
+    assert warnings_after(state, 1.0, caplog) == [
+        "total_error: 100.00% of the entries were sent in 100 steps, 4.0 times the density 0.25 that was "
+        "asked for"
+    ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_said_unless_the_gradient_is_checked(
+    value: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert warnings_after(threshold(0.5, "none"), value, caplog) == [
+        "total_error: step 100: what worker 0 sends of bias is not finite; scaler= or clip_norm= keep such a "
+        "gradient out of the residual"
+    ]
+    caplog.clear()
+    assert warnings_after(threshold(0.5, "none", clip_norm=1.0), value, caplog) == []
+
+
+def test_a_state_says_what_it_is() -> None:
+    state = threshold(0.5)
+    reduce_ones(state)
+    reducer = "ErrorFeedback(inner=Compress(codec=HardThreshold(threshold=0.5, density=None), transport="
+    said = f"CompressionState({reducer}AllGather()), scale='gradient', beta=1.0), 2 parameters, step 1)"
+    assert repr(state) == said
+    assert repr(pickle.loads(pickle.dumps(state))) == said  # noqa: S301  # written by this test
 
 
 def test_settings_that_are_none_are_refused() -> None:

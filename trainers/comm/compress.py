@@ -7,10 +7,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reduced, Reducer
 from compressors.build import build_reducer
+from compressors.core.density import Constant
 from compressors.named import feedback as feedback_named
 from compressors.named import method, usual_feedback
 from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.comm.preparation import Scaler
+from trainers.comm.script_log import warn_without_loops
 
 
 def compress(
@@ -30,8 +32,8 @@ def compress(
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
     name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
     parameter is compressed separately. The density of a threshold (``hard_threshold``) sets lambda by the
-    paper's rule; the density that is sent follows from the gradients, and can be far from it: see
-    ``compression/density_mean`` in ``state.metrics()``. The other arguments are those of
+    paper's rule; the density that is sent follows from the gradients, and can be far from it: after 100
+    steps, a line says so if it is more than 3 times as much. The other arguments are those of
     ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
     """
     kind = type(ddp_model)
@@ -63,7 +65,10 @@ def compress(
         clip_norm=clip_norm,
         finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
     )
-    state.connect()
+    if isinstance(getattr(chosen, "schedule", Constant()), Constant):
+        state.density = getattr(chosen, "density", None)
+    if state.connect().rank == 0:
+        warn_without_loops(state.layout.device)
     ddp_model.register_comm_hook(state, compression_hook)
     return state
 

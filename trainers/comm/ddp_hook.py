@@ -26,7 +26,7 @@ from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
 from trainers.comm.communicator import Communicator
 from trainers.comm.hook_group import Lane, lane_beside
 from trainers.comm.preparation import Preparation, Scaler
-from trainers.comm.script_log import Target, require_target, write
+from trainers.comm.script_log import Target, look, require_target, write
 from trainers.comm.script_plan import script_plan
 from trainers.layout import Layout
 from trainers.ledger import Ledger
@@ -97,6 +97,7 @@ class CompressionState:
         self.has_scaler = scaler is not None
         self.preparation = Preparation(scaler, clip_norm)
         self.parameters = dict(module.named_parameters())
+        self.density: float | None = None  # that was asked for; if far more is sent, a line says so
         self.state: State = self._initial()
         self.process_group = process_group
         if communicator is not None:
@@ -200,6 +201,10 @@ class CompressionState:
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
         return kept | {"_is_new_step": True, "_ended": None}
+
+    def __repr__(self) -> str:
+        so_far = f"step {self.step}" + (f", {self.skipped} skipped" if self.skipped else "")
+        return f"{type(self).__name__}({self.reducer!r}, {len(self._described)} parameters, {so_far})"
 
     # To save and load
 
@@ -335,6 +340,7 @@ class CompressionState:
             own if self.layout.device.type == "cpu" else None
         )  # a GPU's kernels are only queued
         self.ledger.close_step()
+        look(self.ledger, self.density, checks_finite=not self.preparation.needs_whole_gradient)
         self.costs.add(self, self.ledger)
         self.step += 1
         self._is_new_step, self._ended = True, now

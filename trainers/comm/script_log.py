@@ -1,7 +1,18 @@
-"""Output of a script's metrics to Weights & Biases, TensorBoard or any object with their methods."""
+"""Output of a script: metrics to Weights & Biases, TensorBoard or alike; warnings, of one line each."""
 
+import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
+
+import torch
+
+from compressors.core.backends import reason_without_loops
+from trainers.ledger import Ledger
+
+LOG = logging.getLogger("total_error")  # if a script sets up no logging, warnings are printed to stderr
+INTERVAL = 100  # steps between two looks at what is sent
+TOO_MANY = 3.0  # times the density that was asked for
 
 
 @runtime_checkable
@@ -35,3 +46,32 @@ def write(target: Target, metrics: Mapping[str, float], step: int) -> None:
             target.add_scalar(name, value, global_step=step)
     elif target is not None:
         target.log(dict(metrics), step=step)
+
+
+@lru_cache
+def warn_without_loops(device: torch.device) -> None:
+    """Say once that compiled loops are missing."""
+    reason = reason_without_loops(device)
+    if reason:
+        LOG.warning(f"total_error: {reason}, so compression has no compiled loops and is 2 to 3 times slower")
+
+
+def look(ledger: Ledger, density: float | None, *, checks_finite: bool) -> None:
+    """Warn of what this worker sends: once if it is far more than ``density``, and if it is not finite."""
+    steps = ledger.steps
+    if steps % INTERVAL:
+        return
+    worker = ledger.communicator.local_workers.start
+    fault = ledger.fault() if checks_finite else None
+    if fault is not None:
+        layer = ledger.layout.names[fault[1]]
+        LOG.warning(
+            f"total_error: step {steps}: what worker {worker} sends of {layer} is not finite; scaler= or "
+            "clip_norm= keep such a gradient out of the residual"
+        )
+    sent = ledger.total_counts.sent.sum() / (ledger.layout.num_parameters * steps)
+    if steps == INTERVAL and worker == 0 and density is not None and sent > TOO_MANY * density:
+        LOG.warning(
+            f"total_error: {sent:.2%} of the entries were sent in {steps} steps, {sent / density:.1f} times "
+            f"the density {density:g} that was asked for"
+        )
