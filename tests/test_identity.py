@@ -62,6 +62,7 @@ OTHER_WORDS = {
 # Written by hand: all settings in conf/ that change no result while the other settings have their defaults.
 IDLE = {
     *("budget.density", "budget.schedule", "budget.threshold"),
+    "compressor.gamma_quantile",
     *("checkpoint.at_end", "checkpoint.every_minutes", "checkpoint.every_steps", "checkpoint.redistribute"),
     *("data.alpha", "data.decoders", "data.download", "data.home", "data.memory_gib", "data.root"),
     *("device", "isolate", "kernels", "name", "output", "processes", "resume", "threads", "timeout_seconds"),
@@ -97,6 +98,11 @@ DEPENDS = [
     ("schedule.warmup_share", {"schedule.warmup_epochs": 0}, {"schedule.warmup_epochs": None}),
     ("model.config", {"model.pretrained": "folder"}, {}),
     ("compressor.density", {"compressor.threshold": 0.1}, {"compressor.threshold": None}),
+    (
+        "compressor.gamma_quantile",
+        {"compressor.distribution": "exponential"},
+        {"compressor.distribution": "gamma_pareto"},
+    ),
     ("feedback.scale", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback._target_", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback.scale", {"feedback._target_": "compressors.feedback.no_feedback"}, {}),

@@ -19,6 +19,10 @@ WORDS = {  # settings with a fixed set of valid words
     "compressor=qsgd compressor.norm": ("l2", "max"),
     "compressor=redsync compressor.search": ("binary", "trimmed"),
     "compressor=sidco compressor.distribution": ("exponential", "gamma_pareto", "pareto"),
+    "compressor=sidco compressor.distribution=gamma_pareto compressor.gamma_quantile": (
+        "exact",
+        "approximate",
+    ),
     "compressor=signsgd compressor.ties": ("random", "positive"),
     "compressor=powersgd compressor.residual": ("local", "mean"),
     "compressor=one_bit compressor.per": ("column", "layer"),

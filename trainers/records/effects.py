@@ -247,6 +247,11 @@ WITHOUT_EFFECT = (
         "with {compressor[_target_]}, whose density follows no schedule",
         names_none("compressor", "schedule"),
     ),
+    refused(
+        "compressor.gamma_quantile",
+        "with compressor.distribution={compressor[distribution]}",
+        lacks("compressor.distribution", "gamma_pareto"),
+    ),
     refused("feedback", "with compressor=none, which leaves no residual", _has_nothing_to_feed_back),
     refused("feedback.scale", "with feedback=none", has("feedback._target_", NO_FEEDBACK)),
     refused(

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from methods import reduce_once
+from scipy.special import gammainccinv
 
 from compressors.build import build_reducer
-from compressors.sidco import DISTRIBUTIONS, SIDCo
+from compressors.sidco import DISTRIBUTIONS, SIDCo, upper_gamma_inverse
 from compressors.testing.cases import communicator_for
 
 SIZE, WORKERS = 40_000, 2
@@ -26,6 +27,8 @@ def quantile(x: np.ndarray, share: float, kind: str) -> float:
         return scale / shape * (math.exp(-shape * math.log(share)) - 1)
     s = math.log(mean) - np.log(x).mean()
     alpha = (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+    if kind == "gamma":
+        return mean / alpha * gammainccinv(alpha, share)
     return -mean / alpha * (math.log(share) + math.lgamma(alpha))
 
 
@@ -58,13 +61,16 @@ def drawn(power: float, seed: int = 0) -> torch.Tensor:
         ("exponential", ("exponential", "exponential")),
         ("pareto", ("pareto", "pareto")),
         ("gamma_pareto", ("gamma", "pareto")),
+        ("gamma_pareto", ("gamma approximate", "pareto")),
     ],
 )
 @pytest.mark.parametrize("power", [1, 3])
 def test_definition(distribution: str, kinds: tuple[str, str], power: float) -> None:
     """Thresholds and stages over several periods of one step."""
     density, number, state = 0.01, int(0.01 * SIZE), None
-    reducer = build_reducer(SIDCo(density=density, distribution=distribution, period=1), SIZE)
+    gamma = "approximate" if "approximate" in kinds[0] else "exact"
+    codec = SIDCo(density=density, distribution=distribution, gamma_quantile=gamma, period=1)
+    reducer = build_reducer(codec, SIZE)
     communicator, expected = communicator_for(reducer, WORKERS), [1] * WORKERS
     for step in range(5):
         g = drawn(power, step)
@@ -79,6 +85,26 @@ def test_definition(distribution: str, kinds: tuple[str, str], power: float) -> 
             for stages, count in zip(expected, sent.sum(1).tolist(), strict=True)
         ]
         assert state.by_segment["a"][:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize(("gamma", "sent"), [("exact", 0.873), ("approximate", 1.572)])
+def test_number_sent_with_error_feedback(gamma: str, sent: float) -> None:
+    """30 steps of normal gradients, k = d / 10; the authors' code with feedback sends 0.873 k on average."""
+    codec = SIDCo(density=0.1, distribution="gamma_pareto", gamma_quantile=gamma)
+    generator, p, counts, state = torch.Generator().manual_seed(0), torch.zeros(1, SIZE), [], None
+    for step in range(30):
+        p = p + torch.randn(1, SIZE, generator=generator)
+        reduced, state, _ = reduce_once(build_reducer(codec, SIZE), p, state, step)
+        p = reduced.residual["a"]
+        counts.append(int(reduced.compressed["a"].counts[0]) / (0.1 * SIZE))
+    assert np.mean(counts) == pytest.approx(sent, abs=0.01)
+
+
+@pytest.mark.parametrize("alpha", [0.026, 0.5, 1, 1e3, 5e8])
+@pytest.mark.parametrize("share", [0.9, 0.25, 1e-5])
+def test_quantile_of_gamma_distributions(alpha: float, share: float) -> None:
+    found = upper_gamma_inverse(np.array([alpha]), np.array([share]))
+    assert found == pytest.approx(gammainccinv(alpha, share), rel=1e-10)
 
 
 def test_one_stage_fits_double_exponential_entries() -> None:
