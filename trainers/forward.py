@@ -56,3 +56,16 @@ def cut(batch: Batch, size: int | None) -> list[Batch]:
         [field] * count if piece is None else piece for field, piece in zip(batch, pieces, strict=True)
     ]
     return [type(batch)(*fields) for fields in zip(*columns, strict=True)]
+
+
+def carries_after(
+    model: nn.Module, loss: Loss, batch: Batch, size: int | None, device: torch.device
+) -> list[Carry]:
+    """The states of ``loss`` after micro-batches of ``size`` samples; the model's buffers do not change."""
+    pieces = cut(batch, size)
+    model.eval()  # BatchNorm's statistics must not change
+    own = [device] if device.type == "cuda" else []  # else this process would allocate memory on another GPU
+    with torch.inference_mode(), torch.random.fork_rng(own):
+        _, carry = loss(model, pieces[0], None)
+    model.train()
+    return [carry] * len(pieces)

@@ -8,7 +8,7 @@ from torch import nn
 
 from compressors.api import Reducer
 from compressors.build import threshold_in_force
-from data.protocols import Dataset, Loader, WholeLoader, task_of
+from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of
 from trainers.advance import Advance
 from trainers.average import RunningAverage
 from trainers.checkpoint.fit import require_fit
@@ -18,7 +18,7 @@ from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.evaluation import evaluate
-from trainers.forward import in_precision
+from trainers.forward import Loss, carries_after, in_precision
 from trainers.gradients import (
     AnalyticGradients,
     GradientSource,
@@ -111,7 +111,7 @@ class Trainer:
         state = self._state()
         advance = Advance(state, self.loader, self.communicator)
         if checkpoints is not None and checkpoints.start is not None:
-            require_fit(self, state, checkpoints.start)
+            require_fit(state, checkpoints.start, self.loader, self._carries_after)
             state.restore(checkpoints.start)
         controller = self._controller(state, advance, records, checkpoints)
         log = StepLog(self, state, advance, records.log, every_loss=controller.needs_losses)
@@ -218,11 +218,10 @@ class Trainer:
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
-        loss = in_precision(task_of(self.dataset).loss, layout.device, settings.precision)
         if self.overlaps:
             return OverlappedStep(
                 model,
-                loss,
+                self._loss(),
                 reducer,
                 communicator,
                 ledger,
@@ -232,7 +231,7 @@ class Trainer:
             )
         gradients = WorkerGradients(
             model,
-            loss,
+            self._loss(),
             layout,
             communicator,
             seed=seed,
@@ -242,3 +241,13 @@ class Trainer:
             checks=settings.nonfinite == "skip" or not sees_faults(layout),
         )
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
+
+    def _loss(self) -> Loss:
+        return in_precision(task_of(self.dataset).loss, self.layout.device, self.settings.precision)
+
+    def _carries_after(self, batch: Batch) -> list[Carry]:
+        """The state of the loss after ``batch``; an analytic model has none."""
+        if self.is_analytic:
+            return []
+        size, device = self.settings.micro_batch_size, self.layout.device
+        return carries_after(self.model, self._loss(), batch, size, device)

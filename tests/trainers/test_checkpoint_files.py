@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from forging import facts_of, replace_description
+from descriptions import facts_of, replace_description
 
-from trainers.checkpoint import facts
 from trainers.checkpoint.files import (
     DamagedCheckpointError,
     describe_checkpoint,
@@ -20,22 +19,9 @@ from trainers.checkpoint.files import (
     write_part,
 )
 from trainers.checkpoint.state import Snapshot, WorkerState
-from trainers.records import schemas
 
 PROCESSES, WORKERS = 2, 4
 CORRUPTIONS = 60
-
-
-@pytest.mark.parametrize(
-    ("typed", "checked"),
-    [
-        (facts.Facts, schemas.Facts),
-        (facts.SearchFacts, schemas.Search),
-        (facts.PartDescription, schemas.Description),
-    ],
-)
-def test_what_is_typed_is_what_is_checked_when_it_is_read(typed: type, checked: type) -> None:
-    assert list(typed.__annotations__) == list(checked.model_fields)
 
 
 def snapshot(step: int, workers: range, seed: int = 0) -> Snapshot:

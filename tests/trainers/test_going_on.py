@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from forging import replace_description
+from descriptions import replace_description
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
 from results.read.folders import read_runs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from forging import facts_of
+from descriptions import facts_of
 
 from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
 from trainers.checkpoint.redistribution import redistribute

@@ -24,8 +24,7 @@ from safetensors.torch import save_file
 
 from trainers.checkpoint.facts import Facts, PartDescription
 from trainers.checkpoint.state import Snapshot, WorkerState
-from trainers.checkpoint.tree import tensors_of
-from trainers.records.files import printable, read_description
+from trainers.records.files import UnreadableFileError, printable, read_description
 from trainers.records.safe_files import replacing, write_all
 
 FORMAT = 1  # version of the format; others are refused
@@ -166,23 +165,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             is_whole = file.is_file() and file.stat().st_size == description["bytes"]
             if not is_whole or _digest(file) != description["blake2b"]:
                 raise DamagedCheckpointError(f"{folder.name}: {file.name} was changed after it was written")
-            _require_tensors(file, description)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise DamagedCheckpointError(f"{folder.name}: {file.name} cannot be read: {error}") from error
     return checkpoint
-
-
-def _require_tensors(file: Path, description: PartDescription) -> None:
-    """Raise ``DamagedCheckpointError`` unless all tensors of the description exist."""
-    with safe_open(file, framework="pt") as opened:
-        there = set(opened.keys())
-    named = {
-        f"worker/{w}/{name}" for w, carries in description["memories"].items() for name in tensors_of(carries)
-    }
-    if description["facts"] is not None:
-        named |= {f"shared/{name}" for name in tensors_of(description["facts"]["optimizer"])}
-    if not named <= there:
-        raise DamagedCheckpointError(f"{file.parent.name}: {file.name} lacks {min(named - there)}")
 
 
 def describe_checkpoint(folder: Path) -> Checkpoint:
@@ -239,19 +224,7 @@ def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
         _require_equal(description, whose, process=process, processes=processes, file=file)
         if (description["facts"] is not None) != (process == 0):
             raise DamagedCheckpointError(f"{folder.name}: facts must be in part 0 only, see part {process}")
-    assert opening["facts"] is not None  # part 0 has facts
-    _require_facts(folder, opening["facts"], len(workers), step, searched)
     return tuple(descriptions)
-
-
-def _require_facts(folder: Path, facts: Facts, num_workers: int, step: int, searched: int) -> None:
-    """Raise ``DamagedCheckpointError`` unless facts agree with each other and the folder's name."""
-    own = f"{folder.name}: its {{}}"
-    _require_equal(facts, own, step=step, num_workers=num_workers)
-    _require_equal(facts, own, steps_in_ledger=step - facts.get("moved", 0) - facts["skipped"])
-    _require_equal(facts["search"] or {"steps": 0}, own, steps=searched)
-    if facts["skipped_in_a_row"] > facts["skipped"]:
-        raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in total")
 
 
 def _require_equal(found: Mapping[str, object], whose: str, **expected: object) -> None:
@@ -262,15 +235,9 @@ def _require_equal(found: Mapping[str, object], whose: str, **expected: object) 
 
 def _read_description(path: Path) -> PartDescription:
     try:
-        description = cast(PartDescription, read_description(path))  # checked by ``read_description``
-        skeletons = [*description["memories"].values()]
-        if description["facts"] is not None:
-            skeletons.append(description["facts"]["optimizer"])
-        for skeleton in skeletons:
-            tensors_of(skeleton)
-    except ValueError as error:
+        return cast(PartDescription, read_description(path))
+    except UnreadableFileError as error:
         raise DamagedCheckpointError(f"{path.parent.name}: {error}") from error
-    return description
 
 
 def _moment_of(folder: Path) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The start of a run: from its first step, its last valid checkpoint, or another run's checkpoint."""
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,10 @@ from trainers.checkpoint.files import (
     read_checkpoint,
     step_folders,
 )
-from trainers.checkpoint.fit import Rows, require_own, require_records
 from trainers.checkpoint.redistribution import redistribute
 from trainers.checkpoint.state import CheckpointMismatch, Snapshot
 from trainers.comm.communicator import Communicator
-from trainers.records.files import RECORDS, UnreadableFileError, parse_records, read_config, read_file
+from trainers.records.files import RECORDS, UnreadableFileError, read_config, read_file
 from trainers.records.identity import Origin, identify
 from trainers.records.plain import Config
 from trainers.schedules.autolrs import AutoLRS
@@ -34,8 +33,6 @@ class Start:
 
     checkpoint: Checkpoint | None = None
     records: bytes = b""  # content of metrics.jsonl up to the checkpoint
-    rows: Rows = field(default=(), repr=False)  # ``records``, parsed
-    is_own: bool = False  # the checkpoint is of this run, and the run began at step 0
     messages: tuple[str, ...] = ()
 
 
@@ -86,7 +83,7 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
     if path is None or describe_checkpoint(path).run != run:
         own, messages = _newest(run, folder)
     if own is not None or path is None:
-        return replace(own or Start(), messages=tuple(messages), is_own=own is not None and path is None)
+        return replace(own or Start(), messages=tuple(messages))
     try:
         return replace(_start_of(read_checkpoint(path), path.parents[1]), messages=tuple(messages))
     except DamagedCheckpointError as error:
@@ -106,9 +103,7 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", ru
     snapshot, problem = None, ""
     try:
         # the first process has checked it completely
-        snapshot = _snapshot(
-            start, start.checkpoint or describe_checkpoint(Path(path)), communicator, trainer, run
-        )
+        snapshot = _snapshot(start.checkpoint or describe_checkpoint(Path(path)), communicator, trainer, run)
     except (DamagedCheckpointError, CheckpointMismatch) as error:
         problem = str(error)
     problem = communicator.first_text(problem)
@@ -117,9 +112,7 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", ru
     return snapshot
 
 
-def _snapshot(
-    start: Start, checkpoint: Checkpoint, communicator: Communicator, trainer: "Trainer", run: str
-) -> Snapshot:
+def _snapshot(checkpoint: Checkpoint, communicator: Communicator, trainer: "Trainer", run: str) -> Snapshot:
     facts, step = checkpoint.facts, checkpoint.step
     searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0
     if trainer.settings.steps is None and facts["epoch"] != step * trainer.epochs_per_step:
@@ -130,8 +123,6 @@ def _snapshot(
             f"{checkpoint.path}: the checkpoint is at step {step}{tried}, "
             f"and this run ends at {trainer.num_steps}"
         )
-    if start.is_own:
-        require_own(trainer, facts, start.rows, str(checkpoint.path))
     if checkpoint.num_workers == communicator.size:
         return checkpoint.load(communicator.local_workers).at_step(step)
     return redistribute(checkpoint, communicator.local_workers, communicator.size, step)
@@ -164,13 +155,7 @@ def _newest(run: str, folder: Path) -> tuple[Start | None, list[str]]:
 
 def _start_of(checkpoint: Checkpoint, folder: Path) -> Start:
     """The checkpoint with the content that metrics.jsonl had when it was saved."""
-    records = _records_of(checkpoint, folder)
-    try:
-        rows = parse_records(records, folder / RECORDS)
-        require_records(checkpoint.facts, rows, checkpoint.path.name)
-    except (UnreadableFileError, CheckpointMismatch) as error:
-        raise DamagedCheckpointError(str(error)) from error
-    return Start(checkpoint, records, rows)
+    return Start(checkpoint, _records_of(checkpoint, folder))
 
 
 def _records_of(checkpoint: Checkpoint, folder: Path) -> bytes:

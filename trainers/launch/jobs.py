@@ -21,7 +21,7 @@ from trainers.launch.stopping import StoppedError
 from trainers.records import sweep_plan
 from trainers.records.files import UnreadableFileError, read_job
 from trainers.records.offline import sync_command
-from trainers.records.safe_files import require_no_links, require_own_file, write_whole
+from trainers.records.safe_files import write_whole
 
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
 INTERRUPTED = "interrupted"
@@ -52,8 +52,6 @@ def start_sweep(folder: Path) -> Path:
     Raises ``OSError`` if it cannot be made, or if ``folder`` contains a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    require_no_links(folder)
-    require_own_file(folder / "multirun.yaml")  # which Hydra writes
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     jobs = (folder / f"{moment}-{os.getpid()}").absolute()
     jobs.mkdir()

@@ -1,7 +1,7 @@
 """Reading of a run folder's files, with all checks of their content.
 
-It does not import torch, because results use it too. For content that a run cannot have written, readers
-raise ``UnreadableFileError``, whose message is one line that names the file.
+It does not import torch, because results use it too. For a damaged file, readers raise
+``UnreadableFileError``, whose message is one line that names the file.
 """
 
 import hashlib
@@ -16,15 +16,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from trainers.records.plain import Fields, Json, Record
-from trainers.records.safe_files import read_regular
-from trainers.records.schemas import Config, Description, Environment, Job, Search, Summary
+from trainers.records.schemas import Config, Environment, Job, Summary
 
 SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
-_MIB = 2**20
-_LIMITS = {SUMMARY: 64 * _MIB, RECORDS: 8192 * _MIB, CONFIG: _MIB, ENVIRONMENT: 16 * _MIB}
-_DESCRIPTION_LIMIT = 256 * _MIB  # it has the losses of a stage of AutoLRS
-_MOST_NODES = 100_000  # values of a config; an aliased value counts each time
-_DEEPEST = 50  # levels of a config: libyaml's C code crashes at many thousands of levels
 _SHARES = ("accuracy", "hit_rate_at_10", "ndcg_at_10", "density", "density_mean")
 # libyaml's loader takes a tenth of the time of PyYAML's own loader
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -50,7 +44,7 @@ def read_summary(folder: Path) -> Fields:
     the checksums, and may then have infinite numbers and NaN.
     """
     path = folder / SUMMARY
-    summary = parse_json(read_file(path), path, constants=True)
+    summary = parse_json(read_file(path), path)
     require_schema(Summary, summary, path)
     is_old = summary.get("checksums") is None
     for name, value in _metrics(summary):
@@ -76,11 +70,10 @@ def read_records(folder: Path, summary: Fields | None = None) -> bytes:
 def read_config(folder: Path) -> Fields:
     """config.yaml: settings by name, as plain values in lists and mappings."""
     path = folder / CONFIG
+    text = _decoded(read_file(path), path)
     try:
-        config = _parse_yaml(_decoded(read_file(path), path))
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
+        config = yaml.load(text, Loader=_YAML)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UnreadableFileError(f"{path} is not a config: {_one_line(error)}") from error
     require_schema(Config, config, path)
     return config
@@ -105,16 +98,13 @@ def read_job(path: Path) -> Fields:
 
 def read_description(path: Path) -> Fields:
     """The description of a checkpoint's part: one line, and the checksum of that line."""
-    content = read_file(path, _DESCRIPTION_LIMIT)
+    content = read_file(path)
     line, *rest = content.split(b"\n")
     if rest != [hashlib.blake2b(line).hexdigest().encode(), b""]:
         raise UnreadableFileError(f"{path} was changed after it was written")
-    description = parse_json(line, path, constants=True)
-    if isinstance(description, dict) and description.get("format") not in (None, 1):
-        raise UnreadableFileError(f"{path} has format {_short.repr(description['format'])}, not 1")
-    require_schema(Description, description, path)
-    if description["facts"] is not None and description["facts"]["search"]:
-        require_schema(Search, description["facts"]["search"], path)
+    description = parse_json(line, path)
+    if description["format"] != 1:
+        raise UnreadableFileError(f"{path} has format {description['format']}, not 1")
     return description
 
 
@@ -176,32 +166,23 @@ def summary_checksum(summary: Mapping[str, object]) -> str:
     return hashlib.blake2b(line.encode()).hexdigest()
 
 
-def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
-    """The bytes of a regular file. The default limit is that of files with this name."""
+def read_file(path: Path) -> bytes:
     try:
-        return read_regular(path, limit_bytes or _LIMITS.get(path.name, _MIB))
+        return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(f"{path} is missing") from error
     except OSError as error:
         raise UnreadableFileError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Json:
-    """Strict JSON: no repeated key, no number too large for a float; ``constants`` allows NaN, infinity."""
-    place = f"{path}: {where}" if where else str(path)
-    read_constant, read_float = (None, None) if constants else (_refuse_constant, _finite)
+def parse_json(content: bytes, path: Path, where: str = "") -> Json:
+    """JSON; like Python's json, also with NaN and infinity."""
     try:
-        return json.loads(
-            _decoded(content, path),
-            object_pairs_hook=_without_repeats,
-            parse_constant=read_constant,
-            parse_float=read_float,
-        )
-    except RecursionError as error:
-        raise UnreadableFileError(f"{place} is nested too deeply") from error
-    except UnreadableFileError:
-        raise
-    except ValueError as error:
+        return json.loads(_decoded(content, path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        place = f"{path}: {where}" if where else str(path)
         raise UnreadableFileError(f"{place} is not JSON: {_one_line(error)}") from error
 
 
@@ -241,66 +222,6 @@ def _decoded(content: bytes, path: Path) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UnreadableFileError(f"{path} is not UTF-8") from error
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return found
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits[:20]} is too large for a float")
-    return number
-
-
-def _parse_yaml(text: str) -> Json:
-    open_keys: list[set[str] | None] = []  # keys of each open collection; None for a list
-    is_key_next: list[bool] = []
-    for event in yaml.parse(text, Loader=_YAML):
-        if isinstance(event, yaml.NodeEvent) and open_keys and open_keys[-1] is not None:
-            if is_key_next[-1]:
-                key = event.value if isinstance(event, yaml.ScalarEvent) else None
-                if key is None or key == "<<" or key in open_keys[-1]:
-                    raise ValueError(f"{_short.repr(key)} is not a valid key, or occurs twice")
-                open_keys[-1].add(key)
-            is_key_next[-1] = not is_key_next[-1]
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
-            is_key_next.append(True)
-            if len(open_keys) > _DEEPEST:
-                raise ValueError(f"nested deeper than {_DEEPEST} levels")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            open_keys.pop()
-            is_key_next.pop()
-    value = yaml.load(text, Loader=_YAML)
-    _require_plain(value)
-    return value
-
-
-def _require_plain(value: object) -> None:
-    """Raise ``ValueError`` for values that JSON does not have, and for aliases of too many values."""
-    left, seen = [(value, 0)], 0
-    while left:
-        part, depth = left.pop()
-        seen += 1
-        if seen > _MOST_NODES or depth > _DEEPEST:
-            raise ValueError(f"more than {_MOST_NODES:,} values, or nested deeper than {_DEEPEST} levels")
-        if isinstance(part, dict):
-            if not all(isinstance(key, str) for key in part):
-                raise ValueError("a key is not a string")
-            left += [(inner, depth + 1) for inner in part.values()]
-        elif isinstance(part, list):
-            left += [(inner, depth + 1) for inner in part]
-        elif not isinstance(part, (str, int, float, bool, type(None))):
-            raise ValueError(f"{_short.repr(part)} is not a plain value")
 
 
 def _one_line(error: object) -> str:

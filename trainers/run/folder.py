@@ -27,7 +27,7 @@ from trainers.records.files import (
 )
 from trainers.records.identity import Identity, identify, names_checkpoint, subject_of
 from trainers.records.plain import Config, Fields
-from trainers.records.safe_files import require_own_file, require_run_folder, write_whole
+from trainers.records.safe_files import write_whole
 from trainers.run.code import digest_of_code
 from trainers.run.environment import environment
 
@@ -137,21 +137,19 @@ class RunFolder:
         """Lock the folder and prepare it; return the start of the run.
 
         The lock holds until ``close`` or until this process ends. Records without a checkpoint to continue
-        from are renamed. Raises ``OSError`` if the folder cannot be written, contains a link, or is locked by
-        another process, and ``ValueError`` for a ``resume`` without a valid checkpoint.
+        from are renamed. Raises ``OSError`` if the folder cannot be written or is locked by another
+        process, and ``ValueError`` for a ``resume`` without a valid checkpoint.
         """
         from trainers.checkpoint.files import step_folders
         from trainers.checkpoint.resume import choose_start
 
         self.path.mkdir(parents=True, exist_ok=True)
         lock = self.path.parent / f".{self.id}.lock"
-        require_own_file(lock)
         self.lock = FileLock(lock, timeout=0)
         try:
             self.lock.acquire()
         except Timeout as error:
             raise BlockingIOError(f"another process is running {self.path}") from error
-        require_run_folder(self.path)
         finished = self.summary() is not None
         if (
             finished and self.config["resume"] != "never"

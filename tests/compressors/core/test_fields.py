@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 import torch
-from forging import facts_of
+from descriptions import facts_of
 from methods import segment
 from processes import run_in_processes
 from signs import CODECS, ScaledSign, SignAbove, Signs, packed, train, unpacked

@@ -1,0 +1,153 @@
+"""Damaged run folders: the undisturbed result, or one line that names the file."""
+
+import copy
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from resuming import assert_same, config_of, crash_after, outcome, records, timeless, train
+
+from trainers.config.errors import ConfigError
+from trainers.run import session, training
+from trainers.run.folder import RunFolder
+
+COMMON = ("workers=2", "trainer.batch_size=8", "trainer.steps=9", "checkpoint.every_steps=2")
+IMAGES = ("model=mlp", "model.hidden=[8]", "data=digits", "trainer.evaluate_every=0.02")
+SETTINGS = (*COMMON, *IMAGES, "compressor=top_k", "trainer.average_reset_epochs=0.03")
+CASES = 36
+NAMES_A_FILE = re.compile(r"\.(jsonl?|yaml|safetensors)\b|step-\d{9}|/\w{10}\b")
+
+
+class Runs:
+    """Runs of one setting: the undisturbed result, and folders to damage."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._config = config_of(place, *SETTINGS)
+        self.whole = train(self.config(place / "whole"))
+        with crash_after(7):
+            training.train(self.config(place / "broken"))
+
+    def config(self, output: Path) -> dict[str, Any]:
+        return copy.deepcopy(self._config) | {"output": str(output)}
+
+    def copy(self, place: Path, kind: str = "broken") -> tuple[dict[str, Any], Path]:
+        """Copy an interrupted run, or a ``whole`` run without its checkpoint; the test damages the copy."""
+        self.was_finished = kind == "whole"
+        ignore = shutil.ignore_patterns("checkpoint" if kind == "whole" else "")
+        shutil.copytree(self.place / kind, place / "output", ignore=ignore)
+        config = self.config(place / "output")
+        return config, RunFolder(config).path
+
+    def require(self, config: dict[str, Any], path: Path) -> str:
+        """Assert that the run equals the undisturbed one, or one line names the file; return the line."""
+        try:
+            session.run(config)
+        except ConfigError as refusal:
+            line = str(refusal)
+            assert line.isprintable() and NAMES_A_FILE.search(line), line
+            return line
+        folder = RunFolder(config)
+        if list(path.glob("checkpoint/step-*")) or not self.was_finished:
+            assert_same(self.whole, outcome(config))
+        else:  # the run had finished, and its files are unchanged
+            assert timeless(folder.summary()) == self.whole["summary"]
+            assert records(folder) == self.whole["records"]
+        return ""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("damaged"))
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def flip(draw: random.Random, folder: Path) -> None:
+    path = draw.choice([path for path in files_below(folder) if path.stat().st_size])
+    content = bytearray(path.read_bytes())
+    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
+
+
+def truncate(draw: random.Random, folder: Path) -> None:
+    path = draw.choice(files_below(folder))
+    path.write_bytes(path.read_bytes()[: draw.randrange(max(1, path.stat().st_size))])
+
+
+def swap(draw: random.Random, folder: Path) -> None:
+    """Exchange two files."""
+    one, other = draw.sample(files_below(folder), 2)
+    first = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(first)
+
+
+def empty(draw: random.Random, folder: Path) -> None:
+    draw.choice(files_below(folder)).write_bytes(b"")
+
+
+DAMAGES: tuple[Callable[[random.Random, Path], None], ...] = (flip, truncate, swap, empty)
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_accidental_damage(tmp_path: Path, runs: Runs, number: int) -> None:
+    draw = random.Random(number)
+    config, path = runs.copy(tmp_path, "whole" if draw.random() < 0.3 else "broken")
+    DAMAGES[number % len(DAMAGES)](draw, path)
+    runs.require(config, path)
+
+
+def test_a_digit_of_a_finished_run(tmp_path: Path, runs: Runs) -> None:
+    for name in ("summary.json", "metrics.jsonl"):
+        config, path = runs.copy(tmp_path / name, "whole")
+        text = (path / name).read_text()
+        place = text.index('"test/accuracy"') + len('"test/accuracy": 0.')
+        (path / name).write_text(f"{text[:place]}{9 - int(text[place])}{text[place + 1 :]}")
+        line = runs.require(config, path)
+        assert str(path / name) in line and "was changed after it was written" in line
+        assert "resume=never runs it again" in line
+        config["resume"] = "never"
+        assert runs.require(config, path) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("optimizer=adam", "optimizer.lr=0.01"),
+            "has another optimizer: SGD in the checkpoint and Adam in this run",
+        ),
+        (
+            ("optimizer.momentum=0", "optimizer.nesterov=false"),
+            "momentum_buffer is .* and absent in this run",
+        ),
+    ],
+)
+def test_another_optimizer(tmp_path: Path, runs: Runs, change: tuple[str, ...], said: str) -> None:
+    _, path = runs.copy(tmp_path)
+    asked = config_of(tmp_path / "other", *SETTINGS, *change, f"resume={path}")
+    with pytest.raises(ConfigError, match=said):
+        session.run(asked)
+
+
+def test_another_optimizer_the_other_way(tmp_path: Path) -> None:
+    settings = (*SETTINGS, "trainer.average_reset_epochs=null")
+    adam = config_of(tmp_path, *settings, "optimizer=adam", "optimizer.lr=0.01")
+    train(adam)
+    longer = ("trainer.steps=12", f"resume={RunFolder(adam).path}")
+    with pytest.raises(
+        ConfigError, match="has another optimizer: Adam in the checkpoint and SGD in this run"
+    ):
+        session.run(config_of(tmp_path, *settings, *longer))
+    with pytest.raises(
+        ConfigError, match="has another optimizer: Adam in the checkpoint and AdamW in this run"
+    ):
+        session.run(config_of(tmp_path, *settings, *longer, "optimizer=adamw", "optimizer.lr=0.01"))
+    session.run(config_of(tmp_path, *settings, *longer, "optimizer=adam", "optimizer.lr=0.01"))
