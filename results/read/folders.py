@@ -12,7 +12,6 @@ from results.escaping import one_line
 from results.read.matching import latest, warnings
 from results.read.records import read_records
 from results.read.run import Run
-from results.read.showable import require_config, require_method, require_summary, require_within
 from trainers.records.identity import DEFAULTS, METHOD, at, without_effect
 
 LONGEST_REASON = 500  # characters
@@ -66,8 +65,6 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
                 continue
             seen.add(path.resolve())
             try:
-                if not str(path).isprintable():
-                    raise ValueError("its name has characters that cannot be shown")
                 runs.append(_read(path))
             except (OSError, ValueError) as error:
                 left_out(path, error)
@@ -117,8 +114,7 @@ def run_folders(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Run:
-    """The finished run at ``path``. Raises ``ValueError`` if it is not finished or no table can show it."""
-    require_within(path)
+    """The finished run at ``path``. Raises ``ValueError`` if it is not finished or damaged."""
     try:
         summary = run_files.read_summary(path)
     except run_files.MissingFileError as error:
@@ -127,13 +123,9 @@ def _read(path: Path) -> Run:
         because = f", {summary['error']}" if summary.get("error") else ""
         raise ValueError(f"its status is {summary['status']!r}{because}")
     config = run_files.read_config(path)
-    require_config(config)
-    require_summary(summary)
     records = read_records(path, summary)
     try:
         environment = run_files.read_environment(path)
     except run_files.UnreadableFileError:  # the numbers do not depend on it
         environment = {}
-    run = Run(path, config, summary, records, environment)
-    require_method(run.method)
-    return run
+    return Run(path, config, summary, records, environment)

@@ -38,6 +38,10 @@ class Config(Open):
     trainer: dict[str, object]
     workers: Annotated[int, Field(ge=1)] = 1
     diagnostics: dict[str, object] = {}
+    optimizer: dict[str, object] = {}
+    schedule: dict[str, object] = {}
+    wire: dict[str, object] = {}
+    budget: dict[str, object] = {}
 
 
 class Layer(Open):

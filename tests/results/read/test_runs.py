@@ -1,10 +1,8 @@
 """Reading and grouping of complete and broken run folders."""
 
-import math
 from pathlib import Path
 
 import pytest
-import yaml
 from run_folders import write_run
 
 from results.read.folders import compared_across, finished_runs, read_runs
@@ -28,18 +26,16 @@ def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
     assert (run.id, run.code, run.modified) == (identify(run.config).id, "c0ffeec0ff", False)
 
 
-@pytest.mark.parametrize(
-    "number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1" + 400 * "0", "2e150"]
-)
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400"])
 def test_a_run_with_a_number_that_no_figure_can_show_is_left_out(
     tmp_path: Path, number: str, capsys: pytest.CaptureFixture
 ) -> None:
     write_run(tmp_path, seed=1)
     path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)])
     with (path / "metrics.jsonl").open("a") as file:
-        file.write(f'{{"step": 3, "train/loss": {number}}}\n\n')
+        file.write(f'{{"step": 3, "train/loss": {number}}}\n')
     assert [run.seed for run in read_runs([tmp_path])] == [1]
-    said = f"metrics.jsonl: train/loss must be a number up to 1e+150, got {float(number)}"
+    said = "metrics.jsonl: train/loss is not finite in every record"
     assert capsys.readouterr().err == f"left out {path}: {said}\n"
 
 
@@ -50,35 +46,7 @@ def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> Non
     assert run.curve("train/loss").iloc[[0, -1]].tolist() == [1.0, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("broken", "said"),
-    [
-        ('{"step": 3, "train/lo', "left out line 3 of METRICS: it was cut off while it was written"),
-        ('{"step": 3}garbage\n', "left out line 3 of METRICS: it is not JSON"),
-        ("\0\0\0\0", "left out line 3 of METRICS: it was cut off while it was written"),
-        ("[1, 2]\n", "left out line 3 of METRICS: it has no step"),
-        ('{"epoch": 1}\n', "left out line 3 of METRICS: it has no step"),
-    ],
-)
-def test_a_broken_last_line(tmp_path: Path, broken: str, said: str, capsys: pytest.CaptureFixture) -> None:
-    path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)]) / "metrics.jsonl"
-    with path.open("a") as file:
-        file.write(broken)
-    (run,) = read_runs([tmp_path])
-    assert run.curve("train/loss").to_dict() == {1: 2, 2: 1}
-    assert capsys.readouterr().err == said.replace("METRICS", str(path)) + "\n"
-
-
-def test_a_broken_line_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path = write_run(tmp_path, records=[record(i, loss=i) for i in (1, 2, 3)]) / "metrics.jsonl"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], lines[1][:9] + lines[2], "", lines[2]]))
-    (run,) = read_runs([tmp_path])
-    assert run.records["step"].tolist() == [1, 3]
-    assert capsys.readouterr().err == f"left out line 2 of {path}: it is not JSON\n"
-
-
-@pytest.mark.parametrize("content", ["", "\n", '{"st'])
+@pytest.mark.parametrize("content", ["", "\n"])
 def test_no_record_at_all(tmp_path: Path, content: str) -> None:
     (write_run(tmp_path) / "metrics.jsonl").write_text(content)
     (run,) = read_runs([tmp_path])
@@ -99,28 +67,23 @@ def test_no_record_at_all(tmp_path: Path, content: str) -> None:
         ("metrics.jsonl", None, "metrics.jsonl is missing"),
         ("metrics.jsonl", '{"step": 1, "a": "x"}\n{"step": 2, "a": 1}\n', "metrics.jsonl: "),
         ("metrics.jsonl", '{"step": 1, "a": "x"}\n', "metrics.jsonl: a is not a number"),
-        ("metrics.jsonl", b'{"step": 1, "a": 1}\n\xff\xfe\n{"step": 2}', None),
+        ("metrics.jsonl", '{"step": 1}\n{"step": 2, "tr', "its lines are not flat objects"),
     ],
 )
 def test_what_cannot_be_used_is_named_and_left_out(
-    tmp_path: Path, name: str, content: str | bytes | None, said: str | None, capsys: pytest.CaptureFixture
+    tmp_path: Path, name: str, content: str | None, said: str, capsys: pytest.CaptureFixture
 ) -> None:
     write_run(tmp_path, seed=0)
     path = write_run(tmp_path, seed=1)
     if content is None:
         (path / name).unlink()
-    elif isinstance(content, bytes):
-        (path / name).write_bytes(content)
     else:
         (path / name).write_text(content)
     seeds = [run.seed for run in read_runs([tmp_path])]
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
-    if said is None:  # only the line is left out, not the run
-        assert sorted(seeds) == [0, 1] and "left out line 2" in printed
-    else:
-        assert seeds == [0]
-        assert printed.startswith(f"left out {path}: ") and said in printed
+    assert seeds == [0]
+    assert printed.startswith(f"left out {path}: ") and said in printed
 
 
 def test_environment_may_be_missing(tmp_path: Path) -> None:
@@ -186,105 +149,6 @@ def test_versions_matter_within_a_comparison_only(tmp_path: Path) -> None:
     runs = read_runs([tmp_path])
     assert warnings(runs) == []
     assert [len(group) for group in by_setting(runs)] == [2, 2]
-
-
-HOSTILE_FILES = {
-    "summary.json": {
-        '{"status": "finished", "status": "finished"}': "a key occurs twice",
-        '{"status": "finished", "test/loss": NaN}': "test/loss must be a number up to",
-        '{"status": "finished", "test/loss": 1e151}': "test/loss must be a number up to",
-        '{"status": "finished", "a\\u001b[2J": 1}': "holds characters that cannot be shown",
-        '{"status": "finished", "data": {"name": ["madelon"]}}': "data.name must be text",
-        '{"status": "finished", "problem": {"smoothness": 1}}': "problem must have the numbers",
-        '{"status": "finished", "layers": {"a": {}}}': "summary.json has no layers.a.elements",
-        "[" * 100_000: "is nested too deeply",
-        b'{"status": "\xff"}': "is not UTF-8",
-    },
-    "metrics.jsonl": {
-        '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # Arrow crashes on many levels
-        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are not records, line 1: a key occurs twice",
-        '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
-    },
-    "config.yaml": {
-        "seed: 0\nseed: 1\n": "'seed' is not a valid key, or occurs twice",
-        "x: " + "[" * 100 + "]" * 100: "nested deeper",
-        b"name: \xff": "is not UTF-8",
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [(name, content, said) for name, cases in HOSTILE_FILES.items() for content, said in cases.items()],
-    ids=str,
-)
-def test_a_hostile_folder_is_left_out_in_one_line(
-    tmp_path: Path, name: str, content: str | bytes, said: str, capsys: pytest.CaptureFixture
-) -> None:
-    write_run(tmp_path, seed=0)
-    path = write_run(tmp_path, seed=1) / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    kept = sorted(run.seed for run in read_runs([tmp_path]))
-    printed = capsys.readouterr().err
-    assert kept == ([0, 1] if printed.startswith("left out line ") else [0])
-    assert printed.count("\n") == 1 and printed.startswith("left out ")
-    assert str(path.parent) in printed and said in printed
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "metrics.jsonl", "environment.json"])
-def test_a_link_out_of_the_folder_is_not_followed(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture
-) -> None:
-    path = write_run(tmp_path / "runs") / name
-    path.rename(tmp_path / "elsewhere")
-    path.symlink_to(tmp_path / "elsewhere")
-    assert read_runs([tmp_path / "runs"]) == []
-    said = f"left out {path.parent}: {name} is a link that leads out of the folder\n"
-    assert capsys.readouterr().err == said
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "metrics.jsonl", "environment.json"])
-def test_a_link_to_itself_leaves_one_run_out(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture
-) -> None:
-    write_run(tmp_path, seed=0)
-    path = write_run(tmp_path, seed=1) / name
-    path.unlink()
-    path.symlink_to(name)
-    assert [run.seed for run in read_runs([tmp_path])] == [0]
-    assert capsys.readouterr().err == f"left out {path.parent}: {name} is a link that leads nowhere\n"
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"name": "a\x1b[2Jb-top_k"}, "'a\\x1b[2Jb-top_k' holds characters that cannot be shown"),
-        ({"feedback": {"scale": ["gradient"]}}, "feedback.scale must be text, got ['gradient']"),
-        ({"optimizer": None}, "optimizer must be a mapping, got None"),
-        ({"workers": "many"}, "workers"),
-        ({"settings": {"threshold": 10**400}}, "threshold has more than 63 bits"),
-        ({"settings": {"threshold": math.inf}}, "threshold must be a number up to 1e+150, got inf"),
-        ({"settings": {f"s{i}": "x" * 100 for i in range(20)}}, "the method's settings have"),
-        ({"name": "x" * 600}, "a text of 600 characters, more than 500"),
-    ],
-    ids=str,
-)
-def test_settings_that_no_table_can_show(
-    tmp_path: Path, config: dict, said: str, capsys: pytest.CaptureFixture
-) -> None:
-    path = write_run(tmp_path)
-    named = dict(config)
-    name, settings = named.pop("name", None), named.pop("settings", {})
-    whole = yaml.safe_load((path / "config.yaml").read_text())
-    whole["compressor"] |= settings
-    for key, value in named.items():
-        whole[key] = whole[key] | value if isinstance(value, dict) else value
-    whole["name"] = name or whole["name"]
-    (path / "config.yaml").write_text(yaml.safe_dump(whole))
-    assert read_runs([tmp_path]) == []
-    printed = capsys.readouterr().err
-    assert printed.count("\n") == 1 and printed.isascii() and said in printed
-    assert printed.startswith(f"left out {path}: config.yaml")
 
 
 def test_methods_are_ordered_by_the_size_of_their_settings(tmp_path: Path) -> None:
