@@ -26,7 +26,7 @@ def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
     assert (run.id, run.code, run.modified) == (identify(run.config).id, "c0ffeec0ff", False)
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_a_run_with_a_number_that_no_figure_can_show_is_left_out(
     tmp_path: Path, number: str, capsys: pytest.CaptureFixture
 ) -> None:
