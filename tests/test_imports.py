@@ -87,6 +87,7 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
         "trainers.config.checks",
         "trainers.config.errors",
         "trainers.config.guard",
+        "trainers.config.sweep_jobs",
         "trainers.config.words",
         "trainers.config.yaml_loader",
         "trainers.records.plain",

@@ -6,7 +6,6 @@ It does not import torch, because results use it too. For a damaged file, reader
 
 import hashlib
 import json
-import math
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -40,17 +39,14 @@ class MissingFileError(UnreadableFileError):
 def read_summary(folder: Path) -> Fields:
     """summary.json of a run that finished or failed.
 
-    Its numbers must be finite and its checksum must be correct. A summary of an earlier version may lack
-    the checksums, and may then have infinite numbers and NaN.
+    Its numbers must be finite and its checksum must be correct, if it has one; early versions wrote none.
     """
     path = folder / SUMMARY
     summary = parse_json(read_file(path), path)
     require_schema(Summary, summary, path)
-    is_old = summary.get("checksums") is None
     for name, value in _metrics(summary):
-        if math.isfinite(value) or not is_old:
-            require_metric(name, value, path)
-    if not is_old and summary["checksums"][SUMMARY] != _checksum_of(summary, path):
+        require_metric(name, value, path)
+    if summary.get("checksums") is not None and summary["checksums"][SUMMARY] != _checksum_of(summary, path):
         raise UnreadableFileError(f"{path} was changed after it was written: its checksum is wrong")
     return summary
 
