@@ -26,7 +26,7 @@ def fetch_sst2(folder: Path) -> None:
     try:
         files = [folder / name for name in _SST2_ROWS]
         fetch(_SST2, packed, md5=None, max_bytes=_MOST_BYTES, files=files)
-        take_from_zip(packed, {f"SST-2/{name}": path for name, path in new.items()}, _MOST_BYTES)
+        take_from_zip(packed, {f"SST-2/{name}": path for name, path in new.items()})
         for name, rows in _SST2_ROWS.items():
             found = new[name].read_bytes().count(b"\n") - 1
             if found != rows:
