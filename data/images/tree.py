@@ -32,8 +32,9 @@ def read_tree(folder: Path, held_out: float | None) -> ImageTree:
 
     If there is no test folder, val is the test split. Without a train folder, ``held_out`` is the
     fraction of every class that becomes the test split. Raises ``FileNotFoundError`` for missing
-    folders. Raises ``ValueError`` for classes that differ between splits or have no images, and for a
-    ``held_out`` that is missing, has no effect, or leaves a split without images.
+    folders. Raises ``ValueError`` for a single class, for classes that differ between splits or have no
+    images, and for a ``held_out`` that is missing, has no effect, or leaves a split without images. Names
+    that begin with a dot, such as .ipynb_checkpoints, are skipped.
     """
     if not folder.is_dir():
         raise FileNotFoundError(
@@ -88,7 +89,12 @@ def _split_folder(folder: Path, held_out: float | None) -> ImageTree:
 def _classes(folder: Path) -> tuple[str, ...]:
     from torchvision.datasets.folder import find_classes
 
-    return tuple(find_classes(folder)[0])
+    classes = tuple(name for name in find_classes(folder)[0] if not name.startswith("."))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{folder} must have a folder for each of two classes or more, got {_some({*classes})}"
+        )
+    return classes
 
 
 def _files(folder: Path, classes: tuple[str, ...]) -> ImageFiles:
@@ -110,16 +116,17 @@ def _images(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
     """
     seen: dict[tuple[int, int], str] = {}
     found = []
-    for path, _, files in os.walk(folder, followlinks=True):
+    for path, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
         place = Path(path).stat()
         before = seen.setdefault((place.st_dev, place.st_ino), path)
         if before != path:
             raise ValueError(f"{path} must not be the same folder as {before}")
-        found.append((path, [file for file in files if file.lower().endswith(suffixes)]))
+        found.append((path, [name for name in files if name[0] != "." and name.lower().endswith(suffixes)]))
     return [os.path.join(path, file) for path, files in sorted(found) for file in sorted(files)]  # noqa: PTH118
 
 
 def _some(names: set[str]) -> str:
     """The first three names and the number of the others."""
-    first = sorted(names)[:3]
+    first = sorted(names)[:3] or ["none"]
     return ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

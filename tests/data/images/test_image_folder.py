@@ -52,6 +52,26 @@ def test_train_and_test_are_read_in_order_of_class_and_path(tmp_path: Path) -> N
     assert dataset.augmentation == Augmentation(padding=0, flip=True)
 
 
+def test_names_with_a_leading_dot_are_skipped(tmp_path: Path) -> None:
+    train = write_tree(tmp_path / "few/train", COUNTS)
+    write_tree(tmp_path / "few/test", COUNTS)
+    write_image(tmp_path / "few/train/.ipynb_checkpoints/0.png", 1)
+    write_image(tmp_path / "few/test/ant/.ipynb_checkpoints/0.png", 1)
+    (tmp_path / "few/train/ant/._0.png").write_text("no image")
+    dataset = image_folder(name="few", root=str(tmp_path))
+    assert isinstance(dataset, ClassificationDataset) and dataset.num_classes == 2
+    assert torch.equal(dataset.train.inputs, by_class(train)) and len(dataset.test) == 7
+
+
+@pytest.mark.parametrize("parts", ["train test", "."])
+def test_a_single_class_is_refused(parts: str, tmp_path: Path) -> None:
+    for part in parts.split():
+        write_tree(tmp_path / "few" / part, {"cat": 4})
+    held_out = 0.5 if parts == "." else None
+    said = "must have a folder for each of two classes or more, got cat"
+    message(said, error=ValueError, name="few", root=str(tmp_path), held_out=held_out)
+
+
 def test_val_is_the_test_split_or_beside_it_the_validation_split(tmp_path: Path) -> None:
     write_tree(tmp_path / "few/train", COUNTS)
     val = write_tree(tmp_path / "few/val", COUNTS, size=(8, 6))
@@ -83,8 +103,9 @@ def test_a_tree_without_splits_is_cut_by_class_and_the_same_way_every_time(tmp_p
     ("modes", "channels"), [(("L", "L"), 1), (("L", "RGB"), 3), (("RGBA", "RGBA"), 3), (("LA", "1"), 1)]
 )
 def test_images_are_grey_only_if_all_are(tmp_path: Path, modes: tuple[str, str], channels: int) -> None:
-    train = [write_image(tmp_path / f"few/train/a/{i}.png", i, mode=modes[0]) for i in range(2)]
-    write_image(tmp_path / "few/test/a/0.png", 9, mode=modes[1])
+    train = [write_image(tmp_path / f"few/train/{name}/0.png", 1, mode=modes[0]) for name in "ab"]
+    for name in "ab":
+        write_image(tmp_path / f"few/test/{name}/0.png", 9, mode=modes[1])
     dataset = image_folder(name="few", root=str(tmp_path))
     assert dataset.model_arguments()["input_shape"] == (channels, 6, 8)
     first = torch.from_numpy(train[0] if train[0].ndim == 3 else train[0][:, :, None])
@@ -109,12 +130,11 @@ def test_mean_and_std_are_those_of_the_training_split_or_given(tmp_path: Path) -
 def test_mean_and_std_of_many_are_those_of_evenly_spaced_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pixels = write_tree(tmp_path / "few/train", {"ant": 12})
-    write_tree(tmp_path / "few/test", {"ant": 1})
-    names = sorted(range(12), key=str)  # files are sorted by name
+    pixels = write_tree(tmp_path / "few/train", {"ant": 6, "bee": 6})
+    write_tree(tmp_path / "few/test", {"ant": 1, "bee": 1})
     monkeypatch.setattr(data.images.folder, "CHUNK", 2)
     monkeypatch.setattr(data.images.folder, "MEASURED", 5)
-    some = np.stack([pixels[names[place]] for place in (0, 2, 4, 7, 9)]) / 255
+    some = np.stack([pixels[place] for place in (0, 2, 4, 7, 9)]) / 255
     for memory in (4, 0):
         dataset = image_folder(name="few", root=str(tmp_path), memory_gib=memory)
         assert dataset.mean == pytest.approx(some.mean((0, 1, 2)).tolist(), rel=1e-12)
@@ -128,7 +148,7 @@ def test_resized_images_show_the_middle_at_seven_eighths(tmp_path: Path) -> None
     for split in ("train", "test"):
         (tmp_path / f"few/{split}/a").mkdir(parents=True)
         Image.fromarray(pixels).save(tmp_path / f"few/{split}/a/0.png")
-    write_image(tmp_path / "few/train/a/1.png", 1, size=(30, 20))
+        write_image(tmp_path / f"few/{split}/b/0.png", 1, size=(30, 20))
     dataset = image_folder(name="few", root=str(tmp_path), image_size=28, augment=False)
     assert isinstance(dataset, ClassificationDataset)
     image = dataset.train.inputs[0].float()
@@ -218,9 +238,9 @@ def test_deep_pixels_are_refused_rather_than_cut_off(tmp_path: Path) -> None:
 
 
 def test_constant_images_have_no_std(tmp_path: Path) -> None:
-    for split in ("train", "test"):
-        (tmp_path / f"few/{split}/a").mkdir(parents=True)
-        Image.new("L", (4, 4), 7).save(tmp_path / f"few/{split}/a/0.png")
+    for place in ("train/a", "train/b", "test/a", "test/b"):
+        (tmp_path / "few" / place).mkdir(parents=True)
+        Image.new("L", (4, 4), 7).save(tmp_path / "few" / place / "0.png")
     message("data.std must be given", "channel 0", error=ValueError, name="few", root=str(tmp_path))
 
 
@@ -294,8 +314,8 @@ def test_bombs(bomb: str, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> N
 
 
 def test_large_images_are_resized(tmp_path: Path) -> None:
-    write_tree(tmp_path / "few/train", {"ant": 1})
-    write_tree(tmp_path / "few/test", {"ant": 1})
+    write_tree(tmp_path / "few/train", {"ant": 1, "bee": 1})
+    write_tree(tmp_path / "few/test", {"ant": 1, "bee": 1})
     for split in ("train", "test"):
         (tmp_path / f"few/{split}/ant/0.png").write_bytes(png(3000, 3000))
     message("data.image_size must be given", "3000x3000", error=ValueError, name="few", root=str(tmp_path))
