@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import os
 import stat
 import zlib
 from collections.abc import Callable
@@ -26,8 +27,15 @@ def path_of(setting: str, path: str) -> Path:
         raise ValueError(f"{setting} must begin with a known home folder, got {path!r}") from error
 
 
-def not_downloaded(data: str, path: Path, other_names: str = "") -> FileNotFoundError:
-    """The error for a missing file of ``data=NAME``; ``other_names`` lists other accepted names."""
+def not_downloaded(data: str, root: Path, path: Path, other_names: str = "") -> FileNotFoundError:
+    """The error for a missing file of ``data=NAME`` below ``root``; ``other_names`` are accepted, too.
+
+    It suggests a folder above or below ``root`` that has the file.
+    """
+    name, root = path.relative_to(root), root.absolute()
+    for other in (*root.parents[:2], *root.glob("*")):
+        if os.path.isfile(other / name):  # noqa: PTH113  Path.is_file raises for a folder of other users
+            return FileNotFoundError(f"data={data}: no file {path}{other_names}; data.root={other} has it")
     remedy = "data.download=true downloads it, data.root=DIR names another folder"
     return FileNotFoundError(f"data={data}: no file {path}{other_names}; {remedy}")
 

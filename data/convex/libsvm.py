@@ -62,7 +62,7 @@ def libsvm(
     if path is None and download:
         path = _download(folder, name, home)
     if path is None:
-        raise not_downloaded("libsvm", folder / name, " (or .bz2, .gz)")
+        raise not_downloaded("libsvm", place, folder / name, " (or .bz2, .gz)")
     features, labels = read(path)
     known = SHAPES.get(name)
     if known is not None and features.shape != known:

@@ -89,7 +89,7 @@ def _cifar_dataset(
                 f"data={name}: no file {missing[0]}; {pickled} is the Python version, which is not read, "
                 f"because a pickle can run code; data.download=true downloads the binary version, {archive}"
             )
-        raise not_downloaded(name, missing[0])
+        raise not_downloaded(name, folder, missing[0])
     label_bytes = 2 if num_classes == 100 else 1  # CIFAR-100 has a coarse label before the fine one
     *train, test = [read_cifar(path, label_bytes) for path in paths]
     return ClassificationDataset(

@@ -103,7 +103,7 @@ def _find(folder: Path, stem: str) -> Path | None:
 def _require(name: str, folder: Path, stem: str) -> Path:
     path = _find(folder, stem)
     if path is None:
-        raise not_downloaded(name, folder / stem)
+        raise not_downloaded(name, folder.parents[1], folder / stem)
     return path
 
 

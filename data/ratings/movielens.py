@@ -68,7 +68,7 @@ def movielens(
     path = path_of("data.root", root) / edition.member
     if not path.is_file():
         if not download:
-            raise not_downloaded("movielens", path)
+            raise not_downloaded("movielens", path_of("data.root", root), path)
         _download(edition, path)
     return ratings_dataset(
         f"movielens-{name}",

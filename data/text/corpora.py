@@ -115,7 +115,7 @@ def _corpus(name: str, folder: Path, files: list[Path]) -> Corpus:
 
 def _read(name: str, path: Path) -> list[str]:
     if not path.is_file():
-        raise not_downloaded(name, path)
+        raise not_downloaded(name, path.parents[1], path)
     lines = read_lines(path)
     if not any(line.strip() for line in lines):
         raise ValueError(f"{path} is empty: it has no words")

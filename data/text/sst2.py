@@ -46,7 +46,7 @@ def sst2(
     paths = [folder / "train.tsv", folder / "dev.tsv"]
     missing = [path for path in paths if not path.is_file()]
     if missing and not download:
-        raise not_downloaded("sst2", missing[0])
+        raise not_downloaded("sst2", home, missing[0])
     if missing:
         fetch_sst2(folder)
     if download and not vocabulary and not words.is_file():

@@ -10,7 +10,7 @@ from configs import resolved
 from hydra.utils import get_method
 
 from data import files
-from data.files import FileBoundError, open_bounded, path_of, read_lines, require_file
+from data.files import FileBoundError, not_downloaded, open_bounded, path_of, read_lines, require_file
 from trainers.config.words import home_expanded
 
 
@@ -79,6 +79,17 @@ def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert path_of("data.root", "few/~") == Path("few/~")
     with pytest.raises(ValueError, match=r"data.root must begin with a known home folder"):
         path_of("data.root", "~nobody-here/x")
+
+
+@pytest.mark.parametrize("typed", ["data/wikitext-2", "data/wikitext-2/raw", "."])
+def test_a_folder_that_has_the_file_is_suggested(typed: str, tmp_path: Path) -> None:
+    path = tmp_path / "data/wikitext-2/train"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    root = tmp_path / typed
+    assert f"; data.root={tmp_path / 'data'} has it" in str(
+        not_downloaded("x", root, root / "wikitext-2/train")
+    )
 
 
 def test_a_home_folder_may_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
