@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import ROOT
+from command_line import ROOT, command
 
 from trainers.config.searches import check_search
 from trainers.launch.stopping import end_by_stop_signal
@@ -32,6 +32,14 @@ def test_a_search_needs_an_objective_to_maximise() -> None:
         check_search(OPTUNA | {"direction": "minimize"}, WANTED)
     assert objective_of(WANTED) == Objective("test/accuracy", 1e5)
     assert objective_of({}) is None
+
+
+def test_a_sweep_inside_a_trial_of_an_agent_is_refused(tmp_path: Path) -> None:
+    """All its jobs would write to the trial's one run."""
+    done = command("-m", "seed=0,1", f"output={tmp_path}", WANDB_SWEEP_ID="s", WANDB_RUN_ID="r")
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: an agent of Weights & Biases has started this command")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("agent", [True, False])

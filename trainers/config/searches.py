@@ -1,5 +1,6 @@
-"""Check of Hydra's sweepers that search for the largest objective, such as Optuna's."""
+"""Checks before a sweep: of the agent around it, and of a search such as Optuna's."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,12 @@ _OF_HYDRA = "hydra._internal.core_plugins."  # the sweeper that runs all jobs of
 
 
 def check_search(sweeper: Mapping[str, Any], tracker: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for a search without an objective, and for one that minimises it."""
+    """Raise ``ValueError`` for a sweep inside a trial of a W&B agent, and for a search that has no objective
+    or minimises it."""
+    if os.environ.get("WANDB_SWEEP_ID"):  # its jobs would all write to the trial's one run
+        raise ValueError(
+            "an agent of Weights & Biases has started this command, whose trial is one run: omit -m"
+        )
     if str(sweeper.get("_target_")).startswith(_OF_HYDRA):
         return
     if objective_of(tracker) is None:
