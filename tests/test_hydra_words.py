@@ -1,5 +1,6 @@
 """Hydra's own options and settings on the command line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,29 @@ def test_a_setting_with_dashes_is_answered_with_the_setting() -> None:
 def test_settings_of_hydra_without_effect_are_refused(word: str) -> None:
     with pytest.raises(ValueError, match="has no effect: "):
         words.checked([word])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("größe=1", "settings and options have ASCII characters only, got größe=1"),
+        ("\u2013m", "settings and options have ASCII characters only, got \u2013m"),
+        ("name=ö", "name: a value with other than ASCII characters needs quotes: \"name='ö'\""),
+        ("budget.threshold=None", "budget.threshold must be null for no value, got None, which is a text"),
+        (
+            "budget.threshold=0.1,None",
+            "budget.threshold must be null for no value, got None, which is a text",
+        ),
+    ],
+)
+def test_words_that_hydra_misreads_are_refused(word: str, said: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{re.escape(said)}$"):
+        words.checked([word])
+
+
+def test_a_quoted_value_may_have_any_characters(tmp_path: Path) -> None:
+    printed = command("name='größe'", "--cfg", "job", "--package", "name")
+    assert (printed.returncode, printed.stdout.strip()) == (0, "größe")
 
 
 @pytest.mark.parametrize("typed", [["--hydra-help"], ["-m", "--cfg", "job", "+sweeps=smoke"]])

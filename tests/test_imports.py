@@ -88,6 +88,7 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
         "trainers.config.errors",
         "trainers.config.guard",
         "trainers.config.sweep_jobs",
+        "trainers.config.sweep_jobs",
         "trainers.config.words",
         "trainers.config.yaml_loader",
         "trainers.records.plain",
@@ -97,6 +98,7 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
     "trainers/config/instantiation.py": {
         "hydra",
         "trainers.config.errors",
+        "trainers.config.sweep_jobs",
         "trainers.names",
         "trainers.records.plain",
     },

@@ -23,6 +23,10 @@ REFUSED = {
     "none, got false; did you mean feedback=none?",
     "model=null": "model must be one of bert, ",
     "optimzer.lr=1": f"Could not override 'optimzer.lr': {NO_SETTING} optimizer.lr?",
+    "data.root=x": "Could not override 'data.root': digits reads no files",
+    "hydra/sweeper=optuna": "Could not find 'hydra/sweeper/optuna', which needs its plugin: pip install "
+    "hydra-optuna-sweeper",
+    "hydra/sweeper=grid": "Could not find 'hydra/sweeper/grid': There are basic",
     "compressor.nothing=1": "Could not override 'compressor.nothing': there is no such setting; --help",
 }
 

@@ -139,7 +139,8 @@ class GuardedLoader(ConfigLoaderImpl):
         except MissingConfigException as error:
             if error.missing_cfg_file is None or not error.options:
                 raise
-            options = {*error.options, *config_names(error.missing_cfg_file.partition("/")[0])}
+            group = "/".join(error.missing_cfg_file.split("/")[: nearest.depth(error.missing_cfg_file)])
+            options = {*error.options, *config_names(group)}
             message = nearest.refusal_of_choice(error.missing_cfg_file, options)
             raise ConfigCompositionException(message) from None
         for warning in warned:

@@ -9,6 +9,12 @@ from trainers.records.effects import without_effect
 from trainers.records.plain import Config
 
 _OTHER_NAMES = {"lambda": "threshold", "learning_rate": "lr", "k": "density"}
+_PLUGINS = {  # configs of Hydra's plugins, and the packages that install them
+    "hydra/sweeper/optuna": "hydra-optuna-sweeper",
+    "hydra/launcher/joblib": "hydra-joblib-launcher",
+    "hydra/launcher/submitit_local": "hydra-submitit-launcher",
+    "hydra/launcher/submitit_slurm": "hydra-submitit-launcher",
+}
 _CUTOFF = 0.7  # least ratio of difflib for a suggestion
 
 
@@ -32,6 +38,9 @@ def refusal_of_setting(key: str, word: str, config: Config) -> str:
     entry = without_effect(config, key) if name else None
     if entry is not None and entry.is_refused:
         return f"Could not override '{key}': {entry.message(key, config)}"
+    if key in ("data.root", "data.download") and "root" not in config.get("data", {}):
+        data = str(config["data"].get("_target_")).rpartition(".")[2]
+        return f"Could not override '{key}': {data} reads no files"
     if name in targets.settings_of(config, group):
         return f"Could not override '{key}', which no config file sets; to set it, type +{word}"
     advice = question(nearest_settings(key, config)) or "; --help lists the settings"
@@ -54,11 +63,18 @@ def nearest_settings(key: str, config: Config) -> list[str]:
     return [k for k in known if k.rpartition(".")[2] == last]
 
 
+def depth(path: str) -> int:
+    """The number of parts of a config's group in its ``path``: hydra/sweeper/NAME, or model/NAME."""
+    return 2 if path.startswith("hydra/") else 1
+
+
 def refusal_of_choice(path: str, options: Iterable[str]) -> str:
     """The refusal of the unknown config ``path`` = GROUP/NAME, with the nearest of the ``options``."""
-    depth = 2 if path.startswith("hydra/") else 1
-    group, name = "/".join(path.split("/")[:depth]), "/".join(path.split("/")[depth:])
+    parts = path.split("/")
+    group, name = "/".join(parts[: depth(path)]), "/".join(parts[depth(path) :])
     options = sorted(options)
+    if path in _PLUGINS:
+        return f"Could not find '{path}', which needs its plugin: pip install {_PLUGINS[path]}"
     near = nearest(name, options)
     inside = [option for option in options if option.startswith(f"{name}/")]
     sign = "+" if group == "sweeps" else ""

@@ -21,6 +21,7 @@ def checked(words: Sequence[str]) -> list[str]:
     a former name."""
     found = [_bracketed(home_expanded(word)) for word in words]
     refuse_keys(found)
+    _require_readable(found)
     found = options_first(found)
     for word in found:
         key = word.partition("=")[0].lstrip("+~")
@@ -29,6 +30,20 @@ def checked(words: Sequence[str]) -> list[str]:
         if key in RENAMED:
             raise ValueError(f"{key} is now {RENAMED[key]}")
     return found
+
+
+def _require_readable(words: Sequence[str]) -> None:
+    """Raise ``ValueError`` for characters that Hydra cannot read, and for Python's word for null."""
+    for word in words:
+        key, _, value = word.partition("=")
+        if not key.isascii():
+            raise ValueError(f"settings and options have ASCII characters only, got {word}")
+        if not re.sub(r"'[^']*'|\"[^\"]*\"", "", value).isascii():
+            raise ValueError(
+                f"{key}: a value with other than ASCII characters needs quotes: \"{key}='{value}'\""
+            )
+        if "None" in re.split(r"[,\[\]]", value):
+            raise ValueError(f"{key} must be null for no value, got None, which is a text")
 
 
 def options_first(words: list[str]) -> list[str]:
