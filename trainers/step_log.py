@@ -44,7 +44,7 @@ class StepLog:
             model.diagnostics if isinstance(model, HasDiagnostics) else dict
         )
         self._probe: Probe | None = None  # the probe, if it measures the next step
-        self._is_recorded = False
+        self._is_recorded = self._is_last = False
         threshold = threshold_in_force(trainer.reducer)
         self._watch = (
             ThresholdWatch(threshold, state, trainer.communicator) if threshold is not None else None
@@ -62,6 +62,7 @@ class StepLog:
         done = self.state.step + 1
         probe = self.state.probe
         self._probe = probe if probe is not None and probe.expect(done, is_last=is_last) else None
+        self._is_last = is_last
         self._is_recorded = is_last or self._probe is not None or done % self.log_every == 0
         return self._is_recorded or self.every_loss
 
@@ -72,7 +73,7 @@ class StepLog:
         """
         state = self.state
         if self._watch is not None:
-            self._watch.after_step()
+            self._watch.after_step(is_last=self._is_last)
         if outcome is None:
             self.log(state.note(self._record(None, None, factor)))
             return None

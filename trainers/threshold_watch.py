@@ -1,4 +1,4 @@
-"""Warning about a threshold that sends nothing, or every element, for a whole epoch."""
+"""Warning about a threshold that sends nothing, or every element, for an epoch or for a whole run."""
 
 import sys
 
@@ -18,12 +18,14 @@ class ThresholdWatch:
         self.state = state
         self.communicator = communicator
         self.has_warned = False
+        self.has_judged = False
         self._begin()
 
-    def after_step(self) -> None:
-        """Check the density of an epoch after its last step; all processes call it together."""
+    def after_step(self, *, is_last: bool) -> None:
+        """Check the density of an epoch, or of a shorter run, after its last step; all processes call it."""
         passed = self.state.epoch - self._epoch
-        if self.has_warned or 0 <= passed < 1 - 1e-6:
+        is_short_run = is_last and not self.has_judged
+        if self.has_warned or (0 <= passed < 1 - 1e-6 and not is_short_run):
             return
         steps = self.state.ledger.steps - self._steps
         # An epoch of one step is not checked: error feedback may send its entries in later steps. After a
@@ -38,6 +40,7 @@ class ThresholdWatch:
         self._sent = ledger.total_counts.sent.sum(1)  # [W], elements so far
 
     def _judge(self, steps: int) -> None:
+        self.has_judged = True
         ledger = self.state.ledger
         sent = ledger.total_counts.sent.sum(1) - self._sent
         everyones = self.communicator.collect(torch.from_numpy(sent)[:, None])  # [n, 1]
@@ -48,7 +51,7 @@ class ThresholdWatch:
         if self.communicator.rank == 0:
             amount = "everything" if density else "nothing"
             print(
-                f"warning: lambda {self.threshold:.4g} sent {amount} for a whole epoch, steps "
+                f"warning: lambda {self.threshold:.4g} sent {amount} in steps "
                 f"{self.state.step - steps + 1} to {self.state.step} (density {density:.0%}); "
                 f"{_ADVICE[density]}",
                 file=sys.stderr,

@@ -41,7 +41,11 @@ class Terminal:
         self, num_steps: int, stream: TextIO | None = None, *, first_step: int = 0, job: str = ""
     ) -> None:
         self.stream = stream = stream or sys.stdout
+        self.num_steps = num_steps
         self.last_line = -float("inf")
+        self.held: Record | None = (
+            None  # the last step's record, until it is known whether an evaluation follows
+        )
         self.training: Record = {}  # the last record of each kind
         self.evaluation: Record = {}
         self.progress: Progress | None = None
@@ -67,14 +71,22 @@ class Terminal:
             # Without the epoch, so that 80 columns hold the bytes sent.
             shown = _line(self.training | self.evaluation)
             self.progress.update(self.task, completed=record["step"], description=shown)
+        elif not evaluated and record["step"] >= self.num_steps:
+            self.held = record
         elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
-            self.last_line = time.monotonic()
-            line = f"step {record['step']}  epoch {record['epoch']:.2f}  {_line(self.training | record)}"
-            print(f"{self.prefix}{line}", file=self.stream, flush=True)
+            self._print(record)
 
     def finish(self, summary: Summary | None) -> None:
         if self.progress is not None:
             self.progress.stop()
+        if self.held is not None:
+            self._print(self.held)
+
+    def _print(self, record: Record) -> None:
+        self.held = None
+        self.last_line = time.monotonic()
+        line = f"step {record['step']}  epoch {record['epoch']:.2f}  {_line(self.training | record)}"
+        print(f"{self.prefix}{line}", file=self.stream, flush=True)
 
 
 def in_bytes(number: float) -> str:
