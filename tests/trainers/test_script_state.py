@@ -100,6 +100,10 @@ def test_a_state_that_does_not_fit_is_refused_before_anything_changes() -> None:
     for wrong, said in (
         ({"seed": torch.tensor(3)}, r"^CompressionState\.seed must be 3, as in the saved state, got 0$"),
         ({name: torch.zeros(5)}, rf"must have {name} of float32 \[1024\], got float32 \[5\]$"),
+        (
+            {name: torch.full((1024,), math.nan)},
+            r"must be finite, got nan or inf in state/residual/0\.weight$",
+        ),
         ({"num_workers": torch.tensor(2)}, r"must have worker/1/state/residual/0\.weight of .*, got none$"),
     ):
         with pytest.raises(ValueError, match=said):

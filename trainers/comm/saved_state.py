@@ -75,6 +75,9 @@ def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
         old = {worker: _like(rows[0], saved, names[worker]) for worker, _ in parts}
         found[name] = blend(parts, old) if num_workers != size else old[rank]
     alike = {name: _like(t, saved, name) for name, t in walk(state.state, "shared", shared=True)}
+    for name, tensor in found.items():
+        if name.startswith("state/") and not tensor.isfinite().all():  # counts may be infinite: undefined
+            raise ValueError(f"the state of compression must be finite, got nan or inf in {name}")
     for name, rows in _per_worker(state):
         rows[0] = found[name].to(rows.device)
     for name, tensor in walk(state.state, "shared", shared=True):
