@@ -1,7 +1,6 @@
 """The ledger: compression error, elements and bytes of every step, per worker and layer."""
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -133,23 +132,34 @@ class Ledger:
         """Means over workers of the last step and of all steps, equal on every process.
 
         The norm of p is included if the last step measured it. The entropy bound and the paper's bits are
-        included if they are defined for all payloads so far.
+        included if they are defined for all payloads so far. All processes call it together.
         """
+        return self.metrics_of(self.communicator.collect(self.columns()))
+
+    def columns(self) -> Tensor:
+        """What ``metrics`` needs of the local workers, [W, columns] float64; does not wait for a GPU."""
         step, total = self.counts, self.total_counts
-        columns = [
-            self.input_norm.sum(1).cpu(),
-            self.error.sum(1).cpu(),
-            self.total_error.sum(1).cpu(),
+        counted = [
             step.sent.sum(1),
             total.sent.sum(1),
             step.bytes.sum(1),
             step.bytes[:, 0] + step.choice,
             total.bytes[:, 0] + total.choice,
             *total.bytes.T,
+            *step.link_bytes.T,
+            *total.link_bytes.T,
+            total.dense_bytes,
+            total.paper_bits,
+            total.largest_sent,
         ]
-        link = [*step.link_bytes.T, *total.link_bytes.T, total.dense_bytes]
-        as_published = [total.paper_bits, total.largest_sent]
-        means, link, (paper_bits, largest_sent) = self._means(columns, link, as_published)
+        measured = torch.stack([own.sum(1) for own in (self.input_norm, self.error, self.total_error)], 1)
+        rest = torch.from_numpy(np.stack(counted, 1)).to(measured.device, non_blocking=True)
+        return torch.cat([measured, rest], 1)
+
+    def metrics_of(self, everyones: Tensor) -> dict[str, float]:
+        """The metrics of the ``columns`` of all n workers, [n, columns]."""
+        of_groups = everyones.cpu().split([8 + len(self.kinds), 5, 2], 1)  # a mean's rounding depends on it
+        means, link, (paper_bits, largest_sent) = (own.contiguous().mean(0).tolist() for own in of_groups)
         sent_now, received_now, sent_so_far, received_so_far, dense = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
         size = self.layout.num_parameters
@@ -176,8 +186,7 @@ class Ledger:
 
     def link_bytes_sent_total(self) -> float:
         """The metric ``comm/link_bytes_sent_total``, equal on every process."""
-        [[total]] = self._means([self.total_counts.link_bytes[:, 0]])
-        return total
+        return self._mean(torch.from_numpy(self.total_counts.link_bytes[:, :1].copy()))[0]
 
     def layers(self) -> dict[str, dict[str, float]]:
         """Per parameter name, means over workers: elements, total error and average density."""
@@ -190,13 +199,6 @@ class Ledger:
                 self.layout.names, self.layout.sizes, errors, sent, strict=True
             )
         }
-
-    def _means(self, *groups: Sequence[Tensor | np.ndarray]) -> list[list[float]]:
-        """Means over all workers of columns [W]. The rounding of a mean depends on the size of its group."""
-        columns = [torch.as_tensor(column, dtype=torch.float64) for group in groups for column in group]
-        everyones = self.communicator.collect(torch.stack(columns, 1))  # [n, columns]
-        of_groups = everyones.split([len(group) for group in groups], 1)
-        return [group.contiguous().mean(0).tolist() for group in of_groups]
 
     def _mean(self, table: Tensor) -> list[float]:
         return self.communicator.collect(table).mean(0).tolist()

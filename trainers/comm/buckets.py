@@ -62,6 +62,11 @@ class BucketQueue:
                 self._raise_failure()
         return bucket.future
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a backward pass has begun and not ended, as after an error of the script in it."""
+        return bool(self._means)
+
     def _process(self, bucket: Bucket) -> None:
         self._waiting.append(bucket)
         if self.whole and not bucket.is_last:

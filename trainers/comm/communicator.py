@@ -312,6 +312,20 @@ class Communicator:
         """``[n, ...]`` in worker order from ``[W, ...]``, not charged."""
         return self._transfers.all_gather(rows, nullcontext())
 
+    def collect_later(self, rows: Tensor) -> Callable[[], Tensor]:
+        """Begin ``collect``; the returned function waits for its end, which no other process has to do."""
+        if self.world_size == 1:
+            return lambda: rows
+        sent = self._transfers.here(rows)
+        received = sent.new_empty(self.world_size, *sent.shape)
+        work = dist.all_gather(list(received.unbind()), sent, group=self.group, async_op=True)
+
+        def result() -> Tensor:
+            work.wait()
+            return received.flatten(0, 1)
+
+        return result
+
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes, not charged."""
         if self.world_size > 1:

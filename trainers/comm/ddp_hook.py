@@ -109,6 +109,7 @@ class CompressionState:
         self._step_seconds: float | None = None  # between the ends of the last two backward passes
         self._ended: float | None = None  # the last step, by time.perf_counter
         self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
+        self._everyones: Callable[[], Tensor] | None = None  # the ledger's columns after the last step
 
     def attach(
         self,
@@ -200,7 +201,7 @@ class CompressionState:
         kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
-        return kept | {"_is_new_step": True, "_ended": None}
+        return kept | {"_is_new_step": True, "_ended": None, "_everyones": None}
 
     def __repr__(self) -> str:
         so_far = f"step {self.step}" + (f", {self.skipped} skipped" if self.skipped else "")
@@ -229,34 +230,39 @@ class CompressionState:
         Raises ``ValueError`` for a state that does not fit.
         """
         saved_state.load(self, saved)
+        self._everyones = None
 
     # Costs
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the last step and of all steps, means over workers, with their names in run folders.
 
-        All processes call it together, between steps.
+        A process may call it alone: the workers exchange these numbers in every step. Before the first step,
+        and between ``load_state_dict`` and the next one, only the numbers of steps are known.
         """
+        found = {} if self._everyones is None else self.ledger.metrics_of(self._everyones())
         times = {"time/reduce_seconds": self._reduce_seconds} if self.step else {}
         if self._step_seconds is not None:
             times["time/step_seconds"] = self._step_seconds
-        return {"step": self.step, "train/steps_skipped": self.skipped, **self.ledger.metrics(), **times}
+        return {"step": self.step, "train/steps_skipped": self.skipped, **found, **times}
 
     def summary(self) -> dict[str, float]:
         """The sums so far, the rounds of a step, and the bandwidth below which compression saves time.
 
         The bandwidth follows from the times of this script. Both are absent on a GPU, for a single worker and
-        for a lossless method. All processes call it together, between steps.
+        for a lossless method. All processes call it together, between steps. After a backward pass that
+        failed it has the sums of the last step, without a bandwidth, and does not communicate.
         """
-        found = self.metrics()
+        failed = self.queue.is_open
+        found = self.metrics() | ({} if failed else self.ledger.metrics())
         kept = ("_total", "total_error", "density_mean", "compression_ratio", "bits_per_parameter")
         sums = {name: value for name, value in found.items() if name.endswith((*kept, "step", "skipped"))}
-        return sums | self.costs.summary()
+        return sums if failed else sums | self.costs.summary()
 
     def log(self, target: Target, **more: float) -> dict[str, float]:
         """Write ``metrics()`` and ``more`` to a W&B run or a TensorBoard writer; returns them.
 
-        All processes call it together, between steps; those without a log pass None.
+        A process may call it alone. Without a log, pass None.
         """
         require_target(target)
         found = self.metrics() | more
@@ -301,6 +307,7 @@ class CompressionState:
                 raise FloatingPointError(f"a gradient is not finite in step {self.step + 1}")
             self.skipped += 1
             self.ledger.skip_step()
+            self._everyones = self.communicator.collect_later(self.ledger.columns())
             return
         for own in buckets:
             self.reduce(own.gradients, last=own.is_last)
@@ -341,6 +348,7 @@ class CompressionState:
         )  # a GPU's kernels are only queued
         self.ledger.close_step()
         look(self.ledger, self.density, checks_finite=not self.preparation.needs_whole_gradient)
+        self._everyones = self.communicator.collect_later(self.ledger.columns())
         self.costs.add(self, self.ledger)
         self.step += 1
         self._is_new_step, self._ended = True, now

@@ -39,7 +39,7 @@ def lane_beside(parent: dist.ProcessGroup | None) -> Lane:
             lane = Lane(_new_group(parent, ranks), ThreadPoolExecutor(1, "compression"))
         except RuntimeError as error:
             whose = ", ".join(map(str, ranks))
-            reason = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0].rpartition("] ")[2]  # without gloo's source file
             raise RuntimeError(
                 f"compress must be called by all processes of the model, ranks {whose}: {reason}"
             ) from error
