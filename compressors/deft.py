@@ -14,7 +14,10 @@ Yoon and Oh, 2023, https://arxiv.org/abs/2307.03500. The steps are:
 
 Biased; sends about k elements. Per element: 4 bytes for an fp32 value from every worker, all-reduced, and a
 4-byte index from the worker that chose it; a 4-byte count per segment and worker, and 4 bytes per part from
-the leader. The method is meant for ``scope=global``: with ``scope=layer`` a segment has one layer.
+the leader. The method is meant for ``scope=global``: with ``scope=layer`` a segment has one layer. Deviations
+from the authors' code (https://github.com/kljp/deft): a part that the leader would send whole is in no bin
+there, and all workers send its values without indices; here it is in a bin and its positions are gathered.
+The elements left in step 2 are not sent there.
 """
 
 import heapq

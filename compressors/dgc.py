@@ -15,7 +15,8 @@ all entries are sent, and the method is momentum SGD.
 Deviations from the paper: a sample has at least ``EXPECTED`` entries above the threshold on average, because
 a layer of a few thousand entries has less than one in a sample of 1 %. "Far more" is ``EXCESS``, as in the
 authors' code. Unlike their code (https://github.com/synxlin/deep-gradient-compression), this compresses
-vectors too, and does not lower a threshold that too few entries pass.
+vectors too, and does not lower a threshold that too few entries pass. Of up to ``EXCESS`` k entries that
+pass, all are sent; their code sends the first k by position.
 """
 
 import math

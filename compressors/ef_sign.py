@@ -3,7 +3,9 @@
 Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847, algorithm 1: C(p) = (||p||_1 / d) sign(p), for
 every layer separately. Biased; a contraction with ||p - C(p)||^2 = ||p||^2 - ||p||_1^2 / d. 1 bit per element
 and 4 bytes per layer. 0 counts as positive, so a sign takes one bit. Deviation from the paper: the residual
-is in units of the gradient; ``feedback.scale=step`` is the paper's p = lr g + e.
+is in units of the gradient; ``feedback.scale=step`` is the paper's p = lr g + e. In the authors' code
+(https://github.com/epfml/error-feedback-SGD) momentum and weight decay come before the compression, so g is
+the worker's velocity; here the optimizer applies both to the mean, after the compression.
 """
 
 from dataclasses import dataclass

@@ -6,10 +6,11 @@ and 2k entries reach the threshold, or the interval is shorter than ``tolerance`
 threshold is lowered only if fewer than k/2 entries reach it, so many searches end near k/2 entries.
 ``search="trimmed"`` ("trimmed top-k selection") lowers r from 0.8 in steps of 0.2 until at least k entries
 reach the threshold, and then selects the k largest of these. The threshold is then the k-th largest
-magnitude, which this method computes directly. Biased; 8 bytes per sent fp32 element and one
-4-byte count per segment.
-Deviations from the paper: ties of the k-th largest magnitude are all sent, the threshold is searched in every
-step, and the values are not quantised.
+magnitude, which this method computes directly. Biased; 8 bytes per sent fp32 element and one 4-byte count per
+segment. Deviations from the paper: ties of the k-th largest magnitude are all sent, the threshold is searched
+in every step, and the values are not quantised. The default ``tolerance`` is this project's; the
+re-implementation in SIDCo's code (https://github.com/sands-lab/SIDCo) ends at 0.2, after at most three
+counts.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,9 @@ layer, an entry becomes s sign(x) with probability |x| / s, else 0. Unbiased wit
 ||x||_1 - ||x||^2. Magnitudes above ``clip`` standard deviations of the layer are first clipped to that, which
 is biased. 1.6 bits per element in base 3 (2 bits with ``values_per_byte=4``) and 4 bytes per layer.
 Deviations from the paper: every worker has its own s (the paper's workers may share the largest, which saves
-bits of a server's reply only), and a layer of equal entries, such as of one entry, is not clipped to 0.
+bits of a server's reply only), and a layer of equal entries, such as of one entry, is not clipped to 0. The
+authors' release (https://github.com/wenwei202/terngrad) takes ``clip`` standard deviations themselves for s,
+also where no magnitude is that large; here s is the largest magnitude after clipping, as in the paper.
 """
 
 import math

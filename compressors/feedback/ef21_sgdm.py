@@ -1,10 +1,12 @@
 """EF21-SGDM: EF21 on every worker's momentum instead of its gradient.
 
-Fatkhullin, Tyurin and Richtarik, 2023, https://arxiv.org/abs/2305.15155, algorithm 1. Worker:
-v = m v + (1 - m) g, h += C(v - h); server: mean of h += mean of C(v - h), which is the step's direction. The
-paper writes eta for 1 - m; 0.1 is usual. The average over steps reduces the gradients' noise, which EF21
-keeps. v begins with the first gradient, and h with 0. Memory: two buffers of the size of the gradient per
-worker, and one for the mean. With a lossless method it is SGD with momentum m and dampening m.
+Fatkhullin, Tyurin and Richtarik, 2023, https://arxiv.org/abs/2305.15155, algorithm 1. Worker: v = m v + (1 -
+m) g, h += C(v - h); server: mean of h += mean of C(v - h), which is the step's direction. The paper writes
+eta for 1 - m; 0.1 is usual. The average over steps reduces the gradients' noise, which EF21 keeps. Memory:
+two buffers of the size of the gradient per worker, and one for the mean. With a lossless method it is SGD
+with momentum m and dampening m. Deviation from the paper: v begins with the first gradient, and h with 0, so
+the first message is compressed too; in the paper both begin with the mean gradient of a larger batch, which
+is sent uncompressed.
 """
 
 from dataclasses import dataclass, field

@@ -4,8 +4,8 @@ Lin et al., 2018, "Deep gradient compression", https://arxiv.org/abs/1712.01887,
 the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u where an element was sent. With
 a lossless method it is momentum SGD. The optimizer adds the weight decay after compression, with the same
 momentum, as in the authors' code (``optimizer.decay_momentum``); torch's SGD in your own script adds it
-without momentum. Memory: two buffers of the size of the gradients per worker, and one of the size of the
-weights with weight decay.
+without momentum. The Nesterov form of their code, u = m (u + g) and v = v + u + g, is not available. Memory:
+two buffers of the size of the gradients per worker, and one of the size of the weights with weight decay.
 """
 
 from dataclasses import dataclass, field
