@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
@@ -56,7 +57,7 @@ def standard_deviation(values: Sequence[float], scale: float | None = None) -> f
     if not all(map(math.isfinite, values)):
         return math.nan
     spread = statistics.stdev(values)
-    scale = abs(statistics.mean(values)) if scale is None else scale
+    scale = abs(math.fsum(values) / len(values)) if scale is None else scale
     return None if spread <= 1e-12 * scale else spread
 
 
@@ -76,6 +77,7 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean, mean - half, mean + half, len(differences))
 
 
+@cache
 def quantile(degrees_of_freedom: int) -> float:
     """Student's t of a two-sided 95 % interval: 4.303 for 2 degrees of freedom."""
     from scipy.special import stdtrit

@@ -66,13 +66,21 @@ def over_seeds(runs: Iterable[Run], x: Quantity, y: Quantity, most: int | None =
     If a run has a gap, the mean also has a gap there.
     """
     runs = list(runs)
-    xs = pd.concat([x(run) for run in runs], axis=1, join="inner").mean(axis=1)
-    ys = pd.concat([y(run) for run in runs], axis=1, join="inner")
-    common = xs.index.intersection(ys.index)
-    xs, ys = xs.loc[common].to_numpy(), ys.loc[common]
-    mean = ys.mean(axis=1, skipna=False).to_numpy()
+    of_x, of_y = [x(run) for run in runs], [y(run) for run in runs]
+    common = of_x[0].index
+    for series in (*of_x, *of_y):
+        if not series.index.equals(common):
+            common = common.intersection(series.index)
+    xs, ys = _at(common, of_x).mean(axis=0), _at(common, of_y)
+    mean = ys.mean(axis=0)
     kept = thinned(mean, most) if most else slice(None)
-    return Curve(xs[kept], mean[kept], ys.to_numpy()[kept])
+    return Curve(xs[kept], mean[kept], ys.T[kept])
+
+
+def _at(steps: pd.Index, series: Iterable[pd.Series]) -> np.ndarray:
+    """The values at ``steps``, [seeds, points]."""
+    found = (each if each.index.equals(steps) else each.loc[steps] for each in series)
+    return np.array([each.to_numpy(dtype=float) for each in found])
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:

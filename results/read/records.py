@@ -1,10 +1,10 @@
 """Reading of metrics.jsonl into a table."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import trainers.records.files as run_files
@@ -43,15 +43,17 @@ def _parsed(content: bytes) -> pd.DataFrame:
     if steps.null_count or not pa.types.is_integer(steps.type):
         raise ValueError("a record has no step")
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    columns = []
     for name, kind in zip(table.schema.names, table.schema.types, strict=True):
         if not any(is_kind(kind) for is_kind in kinds):
             raise ValueError(f"{name} is not a number")
-        values = table[name].drop_null()
-        total = values.cast(pa.float64(), safe=False).to_numpy().sum() if len(values) else 0.0
-        if not math.isfinite(total):
+        values = table[name].cast(pa.float64(), safe=False).to_numpy()
+        if np.count_nonzero(np.isfinite(values)) < len(values) - table[name].null_count:
             raise ValueError(f"{name} is not finite in every record")
-    floats = ((name, pa.int64() if name == "step" else pa.float64()) for name in table.column_names)
-    return table.cast(pa.schema(floats)).to_pandas()
+        columns.append(values)
+    records = pd.DataFrame(np.array(columns).T, columns=pd.Index(table.column_names, dtype=object))
+    records["step"] = steps.cast(pa.int64()).to_numpy()
+    return records
 
 
 def _has_flat_lines(content: bytes) -> bool:

@@ -93,5 +93,8 @@ class Run:
         """
         if metric not in self.records:
             return pd.Series(dtype=float, name=metric, index=pd.Index([], dtype="int64", name="step"))
-        curve = self.records.set_index("step")[metric].dropna()
-        return curve if curve.index.is_unique else curve[~curve.index.duplicated(keep="last")]
+        values = self.records[metric].to_numpy()
+        kept = pd.notna(values)
+        steps = pd.Index(self.records["step"].to_numpy()[kept], name="step")
+        curve = pd.Series(values[kept], index=steps, name=metric)
+        return curve if steps.is_unique else curve[~curve.index.duplicated(keep="last")]

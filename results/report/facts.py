@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,15 @@ class Page:
     folder: str  # relative to the given folder
     run: Run
 
+    @cached_property
+    def flat_config(self) -> dict[str, str]:
+        """Every setting of the run, as ``flat`` gives it."""
+        return flat(self.run.config)
+
     @property
     def settings(self) -> str:
         """Every setting of the run, a line each."""
-        return "".join(f"{key}: {value}\n" for key, value in flat(self.run.config).items())
+        return "".join(f"{key}: {value}\n" for key, value in self.flat_config.items())
 
     @property
     def command(self) -> str:
@@ -119,11 +125,11 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return lines
 
 
-def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, list[str]]]:
+def common_and_varying(pages: Iterable[Page]) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Settings with one value in all runs that have them, and all values of the others."""
     values: dict[str, set[str]] = {}
-    for run in runs:
-        for key, value in flat(run.config).items():
+    for page in pages:
+        for key, value in page.flat_config.items():
             if key not in NOT_SHOWN and key.split(".")[0] not in NOT_SHOWN:
                 values.setdefault(key, set()).add(value)
     common = {key: next(iter(found)) for key, found in values.items() if len(found) == 1}
@@ -134,7 +140,7 @@ def varying_within(subjects: dict[str, list[Series]]) -> dict[str, list[str]]:
     """Settings that vary among the runs of some subject, with their values in all of these subjects."""
     values: dict[str, set[str]] = {}
     for series in subjects.values():
-        _, varies = common_and_varying(run for one in series for run in one.runs)
+        _, varies = common_and_varying(page for one in series for page in one.pages)
         for key, found in varies.items():
             values.setdefault(key, set()).update(found)
     return {key: sorted(found, key=_natural) for key, found in values.items()}

@@ -41,7 +41,7 @@ class Subject:
 
     @classmethod
     def of(cls, name: str, series: Sequence[Series]) -> "Subject":
-        common, _ = common_and_varying(run for one in series for run in one.runs)
+        common, _ = common_and_varying(page for one in series for page in one.pages)
         return cls(name, common, table_of(series), figures_of(series))
 
 

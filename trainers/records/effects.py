@@ -6,6 +6,7 @@ configs whose classes have moved. Each class checks its own values.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import cache
 from typing import Any, NamedTuple
 
 Config = Mapping[str, Any]
@@ -267,15 +268,19 @@ def without_effect(config: Config, key: str, facts: Set[str] | None = None) -> W
 
     With ``facts``, only entries that depend on one of these facts are considered.
     """
-    for entry in WITHOUT_EFFECT:
+    for entry in _entries_of(key):
         is_asked = entry.fact is None if facts is None else entry.fact in facts
-        if (
-            is_asked
-            and any(f"{key}.".startswith(f"{known}.") for known in entry.keys)
-            and entry.applies(config)
-        ):
+        if is_asked and entry.applies(config):
             return entry
     return None
+
+
+@cache
+def _entries_of(key: str) -> tuple[WithoutEffect, ...]:
+    """The entries of a dotted key and of the groups that hold it."""
+    return tuple(
+        entry for entry in WITHOUT_EFFECT if any(f"{key}.".startswith(f"{known}.") for known in entry.keys)
+    )
 
 
 def refuse_without_effect(config: Config, keys: Iterable[str], facts: Set[str] | None = None) -> None:

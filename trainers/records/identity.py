@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple, TypeGuard
 
 from trainers.records.effects import DEFAULTS, FIRST_KEYS, NO_FEEDBACK, Config, Value, alike, without_effect
@@ -188,6 +188,7 @@ def subject_of(config: Config) -> str:
     return name.removesuffix(f"-{composed if is_composed else file}")
 
 
+@cache
 def named(target: str) -> str:
     """A part as on the command line: its file's name if the class is named after it, else the full target."""
     _, _, path = target.partition(".")
