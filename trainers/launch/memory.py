@@ -1,7 +1,10 @@
-"""The machine's memory: checks against its size, and reuse of freed memory by the process."""
+"""Memory: checks against the machine's size, reuse of freed memory by the process, and its exhaustion."""
 
 import ctypes
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameter numbers of glibc's mallopt
 _LARGEST_ON_HEAP = 2**25  # bytes, the most that glibc allows
@@ -31,3 +34,19 @@ def require_memory(num_bytes: int, what: str) -> None:
             f"{what} take {num_bytes / 2**30:.3g} GiB of memory, but this machine has "
             f"{present / 2**30:.3g} GiB: use fewer workers or a smaller model"
         )
+
+
+@contextmanager
+def exhaustion_in_one_line() -> Iterator[None]:
+    """Context manager: convert the errors of NumPy, torch and CUDA for exhausted memory into ``OSError``."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        words = ("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory")
+        if not (isinstance(error, MemoryError) or any(word in text for word in words)):
+            raise
+        advice = "use a smaller trainer.batch_size, fewer workers or a smaller model"
+        size = re.search(r"to allocate ([\d.,]+ \w+)", text)
+        found = f": {size[1]} are not free" if size else ""
+        raise OSError(f"out of memory{found}; {advice}") from error

@@ -16,7 +16,7 @@ from trainers.config.instantiation import make
 from trainers.gradients import NonFiniteGradientError
 from trainers.launch.device import choose_device
 from trainers.launch.jobs import current_sweep, parallel_job
-from trainers.launch.memory import keep_freed_memory
+from trainers.launch.memory import exhaustion_in_one_line, keep_freed_memory
 from trainers.launch.process_group import process_group, world
 from trainers.launch.stopping import end_with_torchrun, stop_request
 from trainers.loop import Trainer
@@ -59,10 +59,12 @@ def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Sta
     return Records(Trackers([lines, terminal, *external]), external, lines)
 
 
+@exhaustion_in_one_line()
 def train(config: Config) -> None:
     """Build and train, together with the other processes of the run; the first one writes the run folder.
 
-    Raises ``ConfigError`` for a run that cannot start or continue, and ``StoppedError`` for a stopped one.
+    Raises ``ConfigError`` for a run that cannot start or continue, ``StoppedError`` for a stopped one, and
+    ``OSError`` for exhausted memory and for files that cannot be written.
     """
     end_with_torchrun()
     keep_freed_memory()
@@ -107,6 +109,7 @@ def train(config: Config) -> None:
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)
                     checkpoints.clear()
+                request.is_finished = True
             except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch, MethodError) as error:
                 if process == 0:
                     for tracker in records.external:
