@@ -93,6 +93,7 @@ def start(config: DictConfig, overrides: Sequence[str], *, in_sweep: bool = Fals
     from trainers.launch.jobs import set_overrides
 
     resolved = composition.resolve(config, overrides, in_sweep)
+    composition.print_exception(HydraConfig.get().runtime.choices)
     set_overrides(overrides)
     from trainers.run.session import run  # a slow import, after the checks
 
@@ -128,8 +129,9 @@ def command_line() -> int:
         status = run_hydra()
     finally:
         yaml_loader.end()
-    for number, handler in handlers.items():  # a sweep has replaced them
-        signal.signal(number, handler or signal.SIG_DFL)
+    for number, handler in handlers.items():  # a sweep has replaced them; a finished run ignores signals
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler or signal.SIG_DFL)
     return max([status, end_sweep(interrupted=status == 130), *exit_statuses])
 
 

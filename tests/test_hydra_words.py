@@ -96,3 +96,10 @@ def test_a_typed_mode_is_followed(word: str, tmp_path: Path) -> None:
     sweep = command(word, "seed=0,1", "model=mlp", "workers=x", "tracker=none", f"output={tmp_path}")
     assert sweep.returncode == 1
     assert sweep.stderr.splitlines()[1:] == ["error: as job 1"], sweep.stderr
+
+
+def test_settings_of_one_method_in_one_experiment_are_printed(tmp_path: Path) -> None:
+    words = ["experiment=quick", "compressor=random_block", "trainer.steps=1", "tracker=none"]
+    done = command(*words, f"output={tmp_path}")
+    said = "conf/exception/quick-random_block.yaml sets optimizer.lr=0.03, before the command line\n"
+    assert done.returncode == 0 and done.stdout.startswith(said)

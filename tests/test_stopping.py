@@ -18,6 +18,8 @@ from interrupting import session
 from ports import is_loopback, listening
 from resuming import assert_same, outcome
 
+from trainers.launch.processes import _Group
+from trainers.launch.stopping import StoppedError, stop_request
 from trainers.run.folder import RunFolder
 
 SETTINGS = (
@@ -135,3 +137,26 @@ def test_the_same_command_goes_on(
     finished = command(*SETTINGS, f"output={tmp_path}")  # in one process, also if the stopped run had two
     assert finished.returncode == 0 and "continuing after step" in finished.stdout
     assert_same(whole, outcome(config))
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_finished_run_ignores_signals(is_finished: bool) -> None:
+    """One that arrives after summary.json was written must not end it by the signal."""
+    before = [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with stop_request() as request:
+            request.is_finished = is_finished
+        assert signal.getsignal(signal.SIGTERM) is (signal.SIG_IGN if is_finished else signal.SIG_DFL)
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_processes_that_are_done_are_not_stopped() -> None:
+    group = _Group(2)
+    group.stop_signal = signal.SIGTERM
+    group.reports = {0: {"done": True}, 1: {"done": True}}
+    group.judge()
+    group.reports[1] = {"stopped": signal.SIGTERM, "message": ""}
+    with pytest.raises(StoppedError):
+        group.judge()

@@ -1,8 +1,10 @@
 """Composition of configs: from words of the command line to plain, checked values."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
 from hydra._internal.utils import create_config_search_path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import setup_globals
@@ -14,6 +16,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from trainers.config import guard, sweep_jobs, words, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.records.identity import flatten
 from trainers.records.plain import Config
 
 
@@ -61,6 +64,15 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
         check(resolved)
         refuse_settings_without_effect(resolved, keys_of(overrides), in_sweep=in_sweep)
     return resolved
+
+
+def print_exception(choices: Mapping[str, str | None]) -> None:
+    """Print the settings of one method in one experiment, if a file of conf/exception sets them."""
+    file = guard.CONF / "exception" / f"{choices.get('exception@_global_')}.yaml"
+    if file.is_file() and os.environ.get("RANK", "0") == "0":
+        found = flatten(yaml.safe_load(file.read_text(encoding="utf-8")))
+        settings = ", ".join(f"{key}={value}" for key, value in found)
+        print(f"conf/exception/{file.name} sets {settings}, before the command line", flush=True)
 
 
 def keys_of(overrides: Sequence[str]) -> set[str]:

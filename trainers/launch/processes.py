@@ -128,6 +128,8 @@ class _Group:
 
     def judge(self) -> None:
         """Raise the error that follows from the reports; return if all processes are done."""
+        if all("done" in report for report in self.reports.values()):  # also if a signal came after the end
+            return
         ends = {key: own for own in reversed(self.reasons or [*self.reports.values()]) for key in own}
         if "failed" in ends:
             raise JobError(ends["failed"]["failed"])

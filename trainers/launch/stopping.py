@@ -47,9 +47,10 @@ def _leave(*_: object) -> None:
 
 
 class StopRequest:
-    """The signal that asked this process to stop, or 0."""
+    """The signal that asked this process to stop, or 0; ``is_finished`` if there is nothing left to stop."""
 
     signal: int = 0
+    is_finished = False
     _since = 0.0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
@@ -105,7 +106,10 @@ def end_with_parent() -> None:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Context manager: record SIGTERM and SIGINT within the block; does nothing outside the main thread."""
+    """Context manager: record SIGTERM and SIGINT within the block; does nothing outside the main thread.
+
+    If the run is finished, this process ignores them afterwards, unless it continues with other jobs.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -114,5 +118,6 @@ def stop_request() -> Iterator[StopRequest]:
     try:
         yield request
     finally:
+        is_last = request.is_finished and before[signal.SIGINT] in (signal.SIG_DFL, _leave)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if is_last else handler)
