@@ -20,6 +20,7 @@ from trainers.launch.jobs import (
     read_jobs,
     report,
 )
+from trainers.records import sweep_plan
 from trainers.records.offline import sync_command
 
 WORDS = ("compressor=top_k", "seed=1")
@@ -71,6 +72,26 @@ def test_jobs_that_fail_alike_say_why_once(tmp_path: Path, capsys: pytest.Captur
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     found = [" ".join(words[4:]) for words in lines[1:-1]]
     assert found == ["no such data (3 jobs)", "as job 1", "no device", "as job 1"]
+
+
+def test_the_table_of_a_stopped_sweep_lists_the_jobs_not_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOTAL_ERROR_JOBS", str(tmp_path))
+    monkeypatch.setenv("TOTAL_ERROR_PLAN", "")
+    report(tmp_path, Job(0, ("seed=0",)))
+    sweep_plan.announce([[f"seed={seed}"] for seed in range(3)])
+    try:
+        assert end_sweep(interrupted=True) == 1
+    finally:
+        sweep_plan.forget()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [" ".join(row) for row in rows] == [
+        "1 failed 0 seed=0 interrupted",
+        "2 not started 0 seed=1",
+        "3 not started 0 seed=2",
+        "1 failed, 2 not started",
+    ]
 
 
 def test_only_the_first_process_below_torchrun_prints_the_table(

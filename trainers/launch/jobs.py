@@ -24,13 +24,14 @@ from trainers.records.offline import sync_command
 from trainers.records.safe_files import write_whole
 
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
+NOT_STARTED = "not started"
 INTERRUPTED = "interrupted"
 Work = Callable[[], tuple[str, Path]]
 _FOLDER = "TOTAL_ERROR_JOBS"  # environment variable: folder of the jobs' files; new processes inherit it
 _COMMAND = "TOTAL_ERROR_COMMAND"
 _OVERRIDES = "TOTAL_ERROR_OVERRIDES"  # of the running job
 _PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # such as "job 3 of 9", in processes of jobs that run in parallel
-_STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim"}
+_STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim", NOT_STARTED: "dim"}
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
     console = console or Console(width=None if os.isatty(1) else 160)
     console.print(table)
     counts = Counter(job.status for job in jobs)
-    order = (FINISHED, SKIPPED, FAILED, LOST)
+    order = (FINISHED, SKIPPED, FAILED, LOST, NOT_STARTED)
     console.print(", ".join(f"{counts[status]} {status}" for status in order if counts[status]))
 
 
@@ -247,6 +248,12 @@ def end_sweep(interrupted: bool = False) -> int:
         jobs = [
             replace(job, status=FAILED, reason=INTERRUPTED) if job.status == LOST else job for job in jobs
         ]
+    started = {job.number for job in jobs}
+    jobs += [
+        Job(number, overrides, NOT_STARTED, reason="")
+        for number, overrides in enumerate(sweep_plan.all_jobs())
+        if jobs and number not in started
+    ]
     if jobs and os.environ.get("RANK", "0") == "0":
         print_jobs(jobs)
         folders = [Path(job.folder) for job in jobs if job.status == FINISHED]
