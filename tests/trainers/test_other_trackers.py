@@ -40,6 +40,23 @@ def scalars(events: Any, name: str) -> dict[int, float]:
     return {event.step: event.value for event in events.Scalars(name)}
 
 
+def test_a_full_disk_ends_tensorboard_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    pytest.importorskip("tensorboard")
+    tracker = TensorBoard(tmp_path, {}, {})
+    tracker.log(record(1))
+    assert tracker.writer is not None
+    tracker.writer.flush()
+    worker = tracker.writer._get_file_writer().event_writer._async_writer._worker
+    with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
+        worker._record_writer._writer = full
+        tracker.log(record(2))
+        worker.join(30)
+        tracker.log(record(3))
+        tracker.finish({})
+    said = "TensorBoard failed, the training continues without it: [Errno 28] No space left on device\n"
+    assert capfd.readouterr().err == said
+
+
 def test_tensorboard_has_the_records_of_a_run_and_its_settings(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     result = command(*QUICK, "tracker=tensorboard", f"output={tmp_path}")

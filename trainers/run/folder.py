@@ -203,6 +203,8 @@ class RunFolder:
         return fields
 
     def _records_checksum(self) -> str:
+        if not self.metrics.is_file():
+            raise FileNotFoundError(f"{self.metrics} was removed during the run")
         with self.metrics.open("rb") as file:
             os.fsync(file.fileno())
             return hashlib.file_digest(file, "blake2b").hexdigest()

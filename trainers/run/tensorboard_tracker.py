@@ -1,5 +1,6 @@
 """Tracker of TensorBoard: event files in the run folder, with hyperparameters."""
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,7 @@ class TensorBoard:
 
             purge_step = self._step if self.continues else 0  # 0 hides all earlier files in the folder
             self.writer = SummaryWriter(self.folder, purge_step=purge_step, flush_secs=_FLUSH_SECONDS)
+            threading.excepthook = _print_unless_writer
             command = self.facts.get("command")
             if command:
                 self.writer.add_text("command", f"`{command}`")
@@ -84,6 +86,15 @@ class TensorBoard:
             writer._get_file_writer().add_summary(event)
         for name in metrics.keys() - self._seen:
             writer.add_scalar(name, metrics[name], self._step)
+
+
+def _print_unless_writer(failure: threading.ExceptHookArgs) -> None:
+    """Print the traceback of a thread's failure, unless the thread is TensorBoard's.
+
+    The next call of the writer raises the same error, such as a full disk, and ``Attempts`` prints it.
+    """
+    if not type(failure.thread).__module__.startswith("tensorboard."):
+        threading.__excepthook__(failure)
 
 
 def _table(columns: list[Any], rows: list[Any]) -> str:

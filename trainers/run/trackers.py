@@ -1,6 +1,5 @@
 """Trackers of records: metrics.jsonl, and the destinations that a config names."""
 
-import errno
 import hashlib
 import json
 import os
@@ -86,9 +85,13 @@ class JsonLines:
 
     def _require_place(self) -> None:
         """Raise ``OSError`` if the file was replaced or removed: records written to it would be lost."""
-        here, there = os.fstat(self.file.fileno()), self.path.stat()
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.path} was removed during the run") from None
+        here = os.fstat(self.file.fileno())
         if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
-            raise FileNotFoundError(errno.ENOENT, "it was replaced during the run", str(self.path))
+            raise FileNotFoundError(f"{self.path} was replaced during the run")
 
     def _write(self, line: bytes) -> None:
         write_all(self.file, line, self.path)
