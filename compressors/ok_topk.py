@@ -120,7 +120,8 @@ class OkTopk(ReducerWithDensity):
         else:
             large = [_at_least(of_owner, inputs, edges, agreed) for of_owner in sums]
             final = gather(large, edges, communicator)
-        kept = [contains(final.where, mine.where) for mine in own]
+        wanted = [mine.where for mine in own]
+        kept = contains(final.where, torch.cat(wanted)).split([len(where) for where in wanted])
         reduced = finish(final, own, kept, inputs, local, communicator.size)
         return reduced, OkState(found, state.agreed)
 
@@ -160,19 +161,18 @@ def _reduce_regions(
         inner = np.interp(np.arange(1, size) / size, shares, known)
         bounds.append(first + np.ceil(inner).astype(np.int64))
     starts = torch.from_numpy(np.concatenate(bounds))  # of regions 1 to n - 1 in every segment
-    sent: list[list[Tensor]] = [[], []]
-    counts = np.zeros((len(own), size, len(inputs)), dtype=np.int64)
-    for row, mine in enumerate(own):
-        segment = segments_of(mine.where, edges)
-        region = torch.searchsorted(starts.to(mine.where.device), mine.where, right=True)
-        owner = region - segment * (size - 1)
-        order = owner.argsort(stable=True)
-        places = (owner * len(inputs) + segment).cpu().numpy()
-        counts[row] = np.bincount(places, minlength=counts[row].size).reshape(counts[row].shape)
-        sent[0].append(mine.values[order])
-        sent[1].append(mine.where[order].to(index_dtype(int(edges[-1]))))
-    arrived, arriving = communicator.all_to_all_ragged(sent, counts, KINDS)
-    return [sums_of(*of_owner) for of_owner in zip(*arrived, arriving.tolist(), strict=True)]
+    lengths = [len(mine.where) for mine in own]
+    values, where = (torch.cat(field) for field in zip(*own, strict=True))
+    segment = segments_of(where, edges)
+    owner = torch.searchsorted(starts, where, right=True) - segment * (size - 1)
+    owner += torch.arange(len(own)).repeat_interleave(torch.tensor(lengths)) * size  # of each worker's own n
+    order = owner.argsort(stable=True)
+    counts = (owner * len(inputs) + segment).bincount(minlength=len(own) * size * len(inputs))
+    sent = [values[order], where[order].to(index_dtype(int(edges[-1])))]
+    arrived, _ = communicator.all_to_all_ragged(
+        [list(field.split(lengths)) for field in sent], counts.view(len(own), size, -1).numpy(), KINDS
+    )
+    return [sums_of(*of_owner) for of_owner in zip(*arrived, strict=True)]
 
 
 def _threshold(part: Entries, k: int, given: Input) -> float:

@@ -1,5 +1,6 @@
 """Sparse entries of joined segments, for reducers that exchange entries in several rounds."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -70,36 +71,34 @@ def segments_of(where: Tensor, edges: np.ndarray) -> Tensor:
     return torch.searchsorted(torch.from_numpy(edges[1:-1]).to(where.device), where, right=True)
 
 
-def sums_of(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
-    """The sum at every position, in worker order; ``counts`` [n] are the workers' numbers of entries."""
+def sums_of(values: Tensor, where: Tensor) -> Entries:
+    """The sum at every position, added in the order of the entries, which are on the CPU."""
     places, number = where.long().unique(return_inverse=True)
-    total = torch.zeros(
-        len(places), dtype=torch.promote_types(values.dtype, torch.float32), device=values.device
-    )
-    for part, place in zip(values.split(counts), number.split(counts), strict=True):
-        total.index_add_(0, place, part.to(total.dtype))
+    total = torch.zeros(len(places), dtype=torch.promote_types(values.dtype, torch.float32))
+    total.index_add_(0, number, values.to(total.dtype))  # one entry after another on a CPU
     return Entries(total.to(values.dtype), places)
 
 
 def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicator) -> Entries:
     """All workers' entries ``found``, on every worker; if very uneven, they are first redistributed."""
-    of_owners = [segments_of(mine.where, edges).cpu().numpy() for mine in found]
-    sizes = np.stack([np.bincount(own, minlength=len(edges) - 1) for own in of_owners], 1)
+    values, where = (torch.cat(field) for field in zip(*found, strict=True))
+    segment = segments_of(where, edges).cpu().numpy()
+    row = np.arange(len(found)).repeat([len(mine.where) for mine in found])
+    shape = len(found), len(edges) - 1
+    sizes = np.bincount(row * shape[1] + segment, minlength=math.prod(shape)).reshape(shape).T
     lengths = communicator.all_gather_counts(sizes, int(edges[-1]))  # [S, n]
-    fields = [[mine.values for mine in found], [mine.where.to(index_dtype(int(edges[-1]))) for mine in found]]
+    joined = [[values], [where.to(index_dtype(int(edges[-1])))]]
     moves = moves_of(lengths)
     whole = moves.sum(0)
     if np.diag(whole).sum() < whole.sum():
-        first, size = communicator.local_workers.start, communicator.size
-        for row in range(len(found)):
-            own = moves[:, first + row].ravel()
-            target = torch.from_numpy(np.tile(np.arange(size), len(moves)).repeat(own))
-            order = target.argsort(stable=True).to(found[row].where.device)
-            for rows in fields:
-                rows[row] = rows[row][order]
-        local = slice(first, first + len(found))
+        local = slice(communicator.local_workers.start, communicator.local_workers.stop)
+        own = moves[:, local].swapaxes(0, 1)  # [W, S, n]
+        receivers = np.tile(np.arange(communicator.size), math.prod(shape)).repeat(own.ravel())
+        order = torch.from_numpy((row * communicator.size + receivers).argsort(kind="stable"))
+        order = order.to(where.device)
+        fields = [list(field[order].split(own.sum((1, 2)).tolist())) for (field,) in joined]
         fields, _ = communicator.all_to_all_ragged(fields, whole[local], KINDS, whole.T[local])
-    joined = [[torch.cat(rows)] for rows in fields]
+        joined = [[torch.cat(rows)] for rows in fields]
     (values,), (where,) = communicator.all_gather_ragged(joined, whole.sum(0)[None], KINDS)
     where, order = where.long().sort()
     return Entries(values[order], where)

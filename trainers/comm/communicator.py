@@ -227,7 +227,7 @@ class Communicator:
         counts ``[W, n]`` of received entries. If it is None, ``counts`` are sent first, as metadata of 4
         bytes each.
         """
-        local, by_segment = range(len(counts)), counts
+        by_segment = counts
         counts = counts.sum(2) if counts.ndim > 2 else counts
         away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
         if arriving is None:
@@ -241,13 +241,16 @@ class Communicator:
             self._charges.hand_over(kind, away * itemsize)
             self._charges.link(away * itemsize, reached * itemsize)
         self._charges.sent_elements(math.inf)
-        sizes = [[counts[w].tolist() for w in local], arriving.tolist()]
-        pieces = [[tensors[w].split(sizes[0][w]) for w in local] for tensors in fields]
         with self.clock.collective(1):
-            if self.world_size > 1:
-                pieces = self._transfers.all_to_all_ragged(pieces, arriving)
-            else:
-                pieces = [list(zip(*of_field, strict=True)) for of_field in pieces]
+            if self.world_size == 1:
+                receivers = np.tile(np.arange(self.size), len(counts)).repeat(counts.ravel())
+                order = torch.from_numpy(receivers.argsort(kind="stable"))
+                order = order.to(fields[0][0].device, non_blocking=True)
+                lengths = arriving.sum(1).tolist()
+                return [list(torch.cat(tensors)[order].split(lengths)) for tensors in fields], arriving
+            sizes = [own.tolist() for own in counts]
+            pieces = [[x.split(own) for x, own in zip(tensors, sizes, strict=True)] for tensors in fields]
+            pieces = self._transfers.all_to_all_ragged(pieces, arriving)
         return [[torch.cat(list(of_worker)) for of_worker in of_field] for of_field in pieces], arriving
 
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
