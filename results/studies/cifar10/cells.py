@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from results.command import paragraph
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import Difference, counted, mean_and_interval
 from results.studies.cifar10.density import in_epoch
@@ -57,7 +58,12 @@ def rows_of(
     head: Sequence[str],
     cells: Callable[[str, Seeds], list[str]],
 ) -> str:
-    """A table with a row per label: method, seeds and ``cells``, or ``NOT_RUN`` for a label without runs."""
+    """A table with a row per label: method, seeds and ``cells``, or ``NOT_RUN`` for a label without runs.
+
+    A sentence if no label has runs.
+    """
+    if not methods:
+        return paragraph(f"{NOT_RUN.capitalize()} of {'; '.join(labels)}.")
     rows = []
     for label in labels:
         own = methods.get(label)

@@ -20,11 +20,15 @@ from results.studies.cifar10.cells import (
 from results.studies.cifar10.places import NONE, WHOLE, Methods, labels_of
 from results.studies.kit import Seeds, differences, first_of, paired, table
 
+EITHER = ", either scope"  # end of the label of a row for both
 NEAR = 0.25  # largest difference of a method's bytes from those of the Top-k beside it, as a share
 
 
 def table_of(section: str, methods: Methods, main: Methods) -> str:
-    """A row per label, with or without runs, with differences from ``none`` and Top-k of ``main``."""
+    """A row per label, with or without runs, with differences from ``none`` and Top-k of ``main``.
+
+    Two scopes whose trainings are equal have one row: that of the layers, with what differs after it.
+    """
     head = ["method", "lambda", "seeds", ACCURACY.label, "minus none", "minus Top-k at its bytes", "beside"]
     head += [measure.label for measure in COSTS]
     rows = []
@@ -39,7 +43,23 @@ def table_of(section: str, methods: Methods, main: Methods) -> str:
         cells += [minus(own, main.get(NONE)) if label != NONE else "-", shown(difference)]
         cells += [f"{_ratio(own, main[beside]):.2f} x {beside}" if difference and beside else "-"]
         rows.append([*cells, *(cost(measure, own) for measure in COSTS)])
+        if _is_whole(label) and _are_equal(own, methods.get(label.removesuffix(WHOLE), {})):
+            whole, layers = rows.pop(), next(row for row in rows if row[0] == label.removesuffix(WHOLE))
+            layers[0] += EITHER
+            layers[1:] = [
+                of_layers if of_layers == of_whole else f"{of_layers}; {of_whole}"
+                for of_layers, of_whole in zip(layers[1:], whole[1:], strict=True)
+            ]
     return table(head, rows)
+
+
+def _are_equal(own: Seeds, other: Seeds) -> bool:
+    """Whether two methods have the same accuracy and total error for the same seeds."""
+    return own.keys() == other.keys() and all(
+        measure.value(own[seed]) == measure.value(other[seed])
+        for seed in own
+        for measure in (ACCURACY, COSTS[1])
+    )
 
 
 def _lambda(own: Seeds) -> str:

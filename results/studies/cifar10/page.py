@@ -103,7 +103,9 @@ def _main(found: Mapping[str, Methods]) -> str:
     shown = drawn if len(main) > 1 else ""
     note = f"""Beside Top-k: the difference to the Top-k of the same scope whose bytes are nearest, where
         they are within {100 * NEAR:g} %, and how many times its bytes were sent. A threshold selects the same
-        entries in both scopes: the whole model saves the layers' counts alone."""
+        entries in both scopes: the whole model saves the layers' counts alone. Rows of either scope have the
+        layers' number first where the two differ. **Random blocks were not tested at a suitable rate**: they
+        have that of `none`, and lower ones were not tried."""
     return (
         f"## {TITLES['main']}\n\n{table_of('main', main, main)}\n{paragraph(note)}\n{words}\n{shown}".rstrip()
         + "\n"
@@ -122,7 +124,8 @@ def _ten_epochs(found: Mapping[str, Methods]) -> str:
 
 def _neighbours(found: Mapping[str, Methods]) -> str:
     note = """Each with its paper's settings, at the learning rate of `none`: others may suit them better. DGC
-        starts at its final density, without the warm-up of its paper, and has a momentum of its own."""
+        starts at its final density, without the warm-up of its paper, and has a momentum of its own. **EF21
+        was not tested at a suitable rate**: lower ones were not tried."""
     shown = table_of("neighbours", found["neighbours"], found["main"])
     return f"## {TITLES['neighbours']}\n\n{shown}\n{paragraph(note)}"
 
@@ -176,7 +179,9 @@ def _shards(found: Mapping[str, Methods]) -> str:
             cells.append(minus(own, methods.get(NONE)) if label != NONE else "-")
             cells.append(minus(own, methods.get(THREE[1])) if label == THREE[2] else "-")
             rows.append([*cells, BYTES.spread(list(own.values())), COSTS[1].spread(list(own.values()))])
-    note = """The threshold is the same for all shards: what it sends follows from the gradients."""
+    note = """The threshold is the same for all shards: what it sends follows from the gradients. **Shards by
+        label and by Dirichlet shares are not a test of compression here**: without it, the network hardly
+        trains on them either."""
     return f"## {TITLES['shards']}\n\n{table(head, rows, words=2)}\n{paragraph(note)}"
 
 

@@ -202,6 +202,7 @@ def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     assert f"1 of the {number + 1} rows have a finished run." in text
     assert rows(text, "Top-k 1 %")[0][3] == rows(text, "DGC 0.1 %")[0][3] == NOT_RUN
     assert ".png" not in text and "looks" not in text and "84.00 (one seed)" in text
+    assert "No finished run of none; Top-k 0.1 %; threshold, rule for 0.1 %" in text  # no table of dashes
 
 
 def test_a_run_that_failed_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,3 +273,16 @@ def test_page_and_figures_are_written(tmp_path: Path) -> None:
     assert parse(text).command == "make cifar10"
     for stem in FIGURES:
         assert f"({stem}.png)" in text and (tmp_path / f"{stem}.png").is_file()
+
+
+def test_two_scopes_with_equal_trainings_are_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, whole = "threshold, bytes of Top-k 1 %", "threshold, bytes of Top-k 1 %, whole model"
+    monkeypatch.setitem(PLACES["main"], whole, ("hard_threshold", {"threshold": 0.04}, {"scope": "global"}))
+    monkeypatch.setitem(ACCURACIES, whole, ACCURACIES[layers])
+    monkeypatch.setitem(BYTES, whole, 7.1e6)
+    write_all(tmp_path)
+    text = page(read_runs([tmp_path]), [])
+    (row,) = rows(text, f"{layers}, either scope")
+    assert row[3] == "83.17 [82.65, 83.68]" and row[7] == "5.30 ± 0.10; 7.20 ± 0.10"
+    assert row[5:7] == ["+1.00; +3.00", "1.04 x Top-k 1 %; 1.01 x Top-k 1 %, whole model"]
+    assert not rows(text, layers) and not rows(text, whole)
