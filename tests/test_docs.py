@@ -1,6 +1,7 @@
 """README and docs: names, links, anchors, navigation, examples and commands."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,9 +15,12 @@ from docs_commands import require_command
 from docs_pages import LINK, PAGES, REFERENCE, RESULTS, ROOT, SITE, anchors, blocks, commands, entries, prose
 from methods import named, reduce_once
 
+from benchmarks.gpu.sizes import SIZES
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from results import header
+from trainers.break_even import Cost, break_even
+from trainers.comm.links import all_reduce_bytes, gather_bytes
 
 README = (ROOT / "README.md").read_text()
 
@@ -38,6 +42,29 @@ def test_the_page_of_methods_has_a_row_for_each(group: str) -> None:
 def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 900
     assert [line for line in README.splitlines() if len(line) > 100] == []
+
+
+def test_the_guides_costs_on_a_gpu_are_those_measured() -> None:
+    """Break-even of 8 workers: 8 (v_dense - v) / s, at 0.1 % of the entries."""
+    parts = json.loads((ROOT / "results/pages/gpu/numbers.json").read_text())["parts"]
+    rows = [row for part in ("step", "bandwidth") for row in parts[part]["rows"]]
+    steps = {row["method"]: row for row in rows if (row.get("workers"), row.get("scope")) == (1, "layer")}
+    calls = {(row["size"], row["work"]): row["ms"] for row in rows if "work" in row and "size" in row}
+    step_ms = [
+        steps[name]["reduce_ms"] + steps[name]["ledger_ms"]
+        for name in ("hard_threshold, the rule at 0.1 %", "top_k 0.1 %")
+    ]
+    expected = [("11 M, the 62 parameters of ResNet-18", SIZES["11 M"], step_ms)]
+    for label, size in SIZES.items():
+        own = [calls[label, f"select, {what} 0.1 %"] for what in ("threshold", "Top-k")]
+        expected.append((f"{label}, one vector", size, own))
+    for label, size, (threshold, top_k) in expected:
+        dense, sent = all_reduce_bytes(4 * size, 8), gather_bytes(8 * int(0.001 * size), 8)
+        cells = [
+            f"{ms:.2f} | {break_even(Cost(ms / 1e3, 0, sent), Cost(0, 0, dense)) / 1e9:,.0f}"
+            for ms in (threshold, top_k)
+        ]
+        assert f"| {label} | {' | '.join(cells)} |" in (ROOT / "docs/guides/your_network.md").read_text()
 
 
 def test_the_reference_names_every_diagnostic() -> None:

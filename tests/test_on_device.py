@@ -206,6 +206,7 @@ def test_the_hook_on_the_device(tmp_path: Path) -> None:
         in_hook = [Wait(*own) for own in result["waits"] if "trainers/comm/ddp_hook.py:reduce" in own[2]]
         assert {part_of(wait) for wait in in_hook} == {"reduction", "trial"}  # the first step tries kernels
         others = len(result["waits"]) - len(in_hook)
+        assert "comm/break_even_bits_per_second" in result["summary"]
         assert others == 2, "DistributedDataParallel looks once which gradient came first"
     require_met([as_groups(result["calls"]) for result in results])
 

@@ -62,7 +62,7 @@ class TimedStep(Protocol):
 
     @property
     def compression_seconds(self) -> float | None:
-        """Seconds of compression for one worker; None if they cannot be measured."""
+        """Seconds of compression for one worker; None if they cannot be measured, or not yet."""
 
     @property
     def num_buckets(self) -> int:
@@ -95,12 +95,13 @@ class StepCosts:
 
     def add(self, step: TimedStep, ledger: Ledger) -> None:
         """Record the last step."""
-        if self.nothing_to_compare or step.compression_seconds is None:
+        if self.nothing_to_compare:
             return
         sent = ledger.counts.link_bytes[:, 0]
         clock = self.communicator.clock
         self._sent += sent.sum() / len(sent) + clock.detour_bytes  # takes half the time of mean()
-        self.seconds.append(step.compression_seconds)
+        if step.compression_seconds is not None:
+            self.seconds.append(step.compression_seconds)
         self.rounds.append(clock.rounds)
         self.num_buckets = step.num_buckets
         if clock.leading_seconds:
@@ -113,7 +114,7 @@ class StepCosts:
         Times and rounds are medians over steps, of the slowest process; the first step is omitted because it
         loads kernels. Work of one worker counts in full if all others wait for it.
         """
-        if self.steps == 0:
+        if not self.seconds:
             return {}
         columns = self.seconds, self.rounds, self.leading_seconds or [0.0]
         seconds, rounds, leading = (list(column)[min(1, len(column) - 1) :] for column in columns)
@@ -140,7 +141,7 @@ def round_seconds(communicator: Communicator) -> float:
     taken, number = [], torch.zeros(1)
     for _ in range(ROUND_TRIPS):
         started = time.perf_counter()
-        communicator.sum(number)
+        communicator.sum(number).item()  # which waits for a GPU
         taken.append(time.perf_counter() - started)
     return statistics.median(taken) / (2 * (communicator.world_size - 1))
 

@@ -184,6 +184,10 @@ class Ledger:
             **({} if math.isinf(largest_sent) else {"comm/largest_sent_total": largest_sent}),
         }
 
+    def local_density(self) -> float:
+        """Average density of the local workers so far; no communication."""
+        return float(self.total_counts.sent.sum(1).mean()) / (self.layout.num_parameters * max(1, self.steps))
+
     def link_bytes_sent_total(self) -> float:
         """The metric ``comm/link_bytes_sent_total``, equal on every process."""
         return self._mean(torch.from_numpy(self.total_counts.link_bytes[:, :1].copy()))[0]

@@ -274,4 +274,5 @@ def with_hook(process: int, processes: int, folder: str, steps: int) -> dict[str
             loss_of(ddp_model, inputs).backward()
             optimizer.step()
         found = [list(wait) for wait in waits]
-        return {"weights": weights(model).cpu(), "calls": as_plain(calls), "waits": found}
+        result = {"weights": weights(model).cpu(), "calls": as_plain(calls), "waits": found}
+        return result | {"summary": state.summary()}

@@ -6,6 +6,7 @@ project runs its code for GPUs. A registered device cannot be removed, so use it
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import wraps
@@ -91,7 +92,24 @@ def _state_of_generator(device: torch.device) -> Tensor:
     return torch.empty(0)
 
 
+class _Event:
+    """An event of a device that does all work at once."""
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.seconds = time.perf_counter()
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, other: "_Event") -> float:
+        return 1e3 * (other.seconds - self.seconds)
+
+
 _CUDA = {
+    "Event": _Event,
     "is_available": lambda: True,
     "is_initialized": lambda: True,
     "device_count": lambda: 8,

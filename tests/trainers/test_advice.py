@@ -13,11 +13,15 @@ import pytest
 import torch
 from command_line import command
 
+from compressors.build import build_reducer
+from compressors.top_k import TopK
 from trainers.advice import __main__ as program
 from trainers.advice import advise as advising
 from trainers.advice.advise import advise
 from trainers.advice.costs import Settings, measure_costs
 from trainers.advice.gloo import gloo_bits_per_second
+from trainers.comm.communicator import Communicator
+from trainers.comm.ddp_hook import CompressionState
 from trainers.config.errors import ConfigError
 from trainers.layout import Layout
 from trainers.records.step_times import Cost
@@ -68,6 +72,23 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert head.startswith("| method | step, ms |") and len(rows) == 5
     assert verdict == str(advice.verdict)
+
+
+def test_density_and_computation_are_those_of_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 0.5 s, of which the hook adds 0.2 s, with half of the entries."""
+    monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
+    model = torch.nn.Linear(64, 100, bias=False)
+    state = CompressionState(build_reducer(TopK(density=0.5), 6400), model, communicator=Communicator(1))
+    with pytest.raises(ValueError, match=r"^compute_seconds must be given before the state's third step$"):
+        advise(state, bandwidth="1kbit")
+    with pytest.raises(ValueError, match=r"^density must be given for a state that has sent 0% of the entr"):
+        advise(state, bandwidth="1kbit", compute_seconds=0.1)
+    state.reduce({"weight": torch.ones(6400)}, last=True)
+    state.times.step_seconds.extend([0.5] * 3)
+    state.times._exposed.extend([0.2] * 3)
+    advice = advise(state, bandwidth="1kbit", steps=1)
+    assert [found.compute for found in advice.predictions] == pytest.approx([0.3] * 5)
+    assert "a threshold that send 0.5 of the entries" in str(advice)
 
 
 def test_parameters_of_several_dtypes_have_their_own_bytes() -> None:
@@ -129,7 +150,7 @@ def test_advice_for_numbers_out_of_range_is_refused(
     monkeypatch.setattr(advising, "measure_costs", None)  # refused before any measurement
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
     with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be {rule}, got {value!r}')}$"):
-        advise(state, **{"compute_seconds": 0.1, "bandwidth": "1gbit", name: value})
+        advise(state, **{"compute_seconds": 0.1, "bandwidth": "1gbit", "density": 0.01, name: value})
 
 
 def test_the_ends_of_the_ranges_are_advised(
@@ -139,7 +160,8 @@ def test_the_ends_of_the_ranges_are_advised(
     monkeypatch.setattr(advising, "measure_costs", lambda *_: list(costs.values()))
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
     for overlap in (0, 1):
-        advice = advise(state, compute_seconds=0, bandwidth="unlimited", workers=1, overlap=overlap)
+        given = {"compute_seconds": 0, "density": 0.01, "workers": 1}
+        advice = advise(state, bandwidth="unlimited", overlap=overlap, **given)
         assert [found.traffic_bytes for found in advice.predictions] == [0] * len(costs)
 
 

@@ -26,6 +26,7 @@ from trainers.break_even import (
 from trainers.comm.clock import Clock
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes, gather_bytes
+from trainers.comm.script_times import ScriptTimes
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
@@ -91,6 +92,48 @@ def test_the_clock_runs_inside_collectives_alone(monkeypatch: pytest.MonkeyPatch
     assert (clock.seconds, clock.rounds, clock.ended) == (3.0, 4, 21.0)
     clock.restart()
     assert clock.seconds == clock.rounds == 0 and clock.ended is None
+
+
+class Event:
+    """An event at the time that is set; a GPU has reached it if it is before ``reached``."""
+
+    now, reached = 0.0, 0.0
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.milliseconds = Event.now
+
+    def query(self) -> bool:
+        return self.milliseconds <= Event.reached
+
+    def elapsed_time(self, other: "Event") -> float:
+        return other.milliseconds - self.milliseconds
+
+
+def test_the_time_of_a_gpu_is_read_when_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two buckets of 6 ms of compression and 10 ms of collectives, with 50 ms of the backward pass after."""
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = Clock()
+    times = ScriptTimes(clock, torch.device("cuda"))
+    found = []
+    for reached in (0.0, 90.0, 246.0):
+        for _ in range(2):
+            times.begin()
+            for compression, collective in ((1.0, 4.0), (2.0, 6.0)):
+                Event.now += compression
+                with clock.collective(1):
+                    Event.now += collective
+            Event.now += 3.0
+            times.end()
+            Event.now += 50.0
+        Event.reached = reached
+        times.close_step()
+        found.append(times.compression_seconds)
+    assert found == [None, pytest.approx(0.012), pytest.approx(0.012)]  # of no step, the first, the second
+    times.step_seconds.extend([0.132] * 5)
+    assert times.compute_seconds() == pytest.approx(0.1)
 
 
 def layout_of(size: int) -> Layout:

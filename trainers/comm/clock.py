@@ -16,6 +16,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
+        self._marks: list[torch.cuda.Event] | None = None
         self.restart()
 
     def restart(self, *, exact: bool = False) -> None:
@@ -32,6 +33,24 @@ class Clock:
             torch.cuda.synchronize()
         return time.perf_counter()
 
+    def begin_marks(self) -> None:
+        """Mark the beginning and the end of a reduction and of its collectives in the queue of a GPU."""
+        self._marks = []
+        self._mark()
+
+    def take_marks(self) -> list[torch.cuda.Event]:
+        """The marks since ``begin_marks``: beginning, of each collective beginning and end, end."""
+        self._mark()
+        marks, self._marks = self._marks, None
+        assert marks is not None
+        return marks
+
+    def _mark(self) -> None:
+        if self._marks is not None:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+
     def collective(self, rounds: int) -> Self:
         """Context manager around a collective with ``rounds`` sequential messages."""
         self.rounds += rounds
@@ -47,11 +66,13 @@ class Clock:
             self.leading_seconds += self.now() - started
 
     def __enter__(self) -> None:
+        self._mark()
         self._started = self.now()
 
     def __exit__(self, *error: object) -> None:
         self.ended = self.now()
         self.seconds += self.ended - self._started
+        self._mark()
 
     def compression_seconds(self, reduce_seconds: float, ended: float, num_workers: int) -> float:
         """Seconds of compression for a worker on its own machine.

@@ -8,7 +8,6 @@ backward pass. DDP regroups its buckets after the first step, so persistent stat
 by bucket. DDP's buckets have one dtype each, so a model may have several.
 """
 
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -28,10 +27,11 @@ from trainers.comm.hook_group import Lane, lane_beside
 from trainers.comm.preparation import Preparation, Scaler
 from trainers.comm.script_log import Target, look, require_target, write
 from trainers.comm.script_plan import script_plan
+from trainers.comm.script_times import ScriptTimes
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
-_OF_DEVICE = ("layout", "names", "lane", "communicator", "ledger", "costs", "queue")
+_OF_DEVICE = ("layout", "names", "lane", "communicator", "ledger", "times", "costs", "queue")
 _LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
 
 
@@ -102,12 +102,6 @@ class CompressionState:
         self.process_group = process_group
         if communicator is not None:
             self.communicator, self.lane = communicator, None
-        self.compression_seconds: float | None = None  # of the last step
-        self.num_buckets = 0  # of this step, or the last one
-        self._is_new_step = True
-        self._reduce_seconds = 0.0  # of this step, or the last one
-        self._step_seconds: float | None = None  # between the ends of the last two backward passes
-        self._ended: float | None = None  # the last step, by time.perf_counter
         self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
         self._everyones: Callable[[], Tensor] | None = None  # the ledger's columns after the last step
 
@@ -174,6 +168,10 @@ class CompressionState:
         return ledger
 
     @cached_property
+    def times(self) -> ScriptTimes:
+        return ScriptTimes(self.communicator.clock, self.layout.device)
+
+    @cached_property
     def costs(self) -> StepCosts:
         # DDP copies gradients into its buckets with and without a hook; without, it divides in the same pass.
         return StepCosts(self.reducer, self.layout, self.communicator, lambda layout: 0.0)
@@ -201,7 +199,7 @@ class CompressionState:
         kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
-        return kept | {"_is_new_step": True, "_ended": None, "_everyones": None}
+        return kept | {"_everyones": None}
 
     def __repr__(self) -> str:
         so_far = f"step {self.step}" + (f", {self.skipped} skipped" if self.skipped else "")
@@ -241,17 +239,16 @@ class CompressionState:
         and between ``load_state_dict`` and the next one, only the numbers of steps are known.
         """
         found = {} if self._everyones is None else self.ledger.metrics_of(self._everyones())
-        times = {"time/reduce_seconds": self._reduce_seconds} if self.step else {}
-        if self._step_seconds is not None:
-            times["time/step_seconds"] = self._step_seconds
-        return {"step": self.step, "train/steps_skipped": self.skipped, **found, **times}
+        counts = {"step": self.step, "train/steps_skipped": self.skipped}
+        return counts | found | self.times.metrics()
 
     def summary(self) -> dict[str, float]:
         """The sums so far, the rounds of a step, and the bandwidth below which compression saves time.
 
-        The bandwidth follows from the times of this script. Both are absent on a GPU, for a single worker and
-        for a lossless method. All processes call it together, between steps. After a backward pass that
-        failed it has the sums of the last step, without a bandwidth, and does not communicate.
+        The bandwidth follows from the times of this script, on a GPU by CUDA events. Both are absent for a
+        single worker and for a lossless method, and on a GPU in the first steps. All processes call it
+        together, between steps. After a backward pass that failed it has the sums of the last step, without a
+        bandwidth, and does not communicate.
         """
         failed = self.queue.is_open
         found = self.metrics() | ({} if failed else self.ledger.metrics())
@@ -286,6 +283,9 @@ class CompressionState:
         if bucket.buffer().device != self.layout.device:
             self._move()
         self.connect()
+        times = self.times  # created before the thread uses it
+        if bucket.is_last():
+            times.hand_over_last()
         names = [self.names[parameter] for parameter in bucket.parameters()]
         gradients = dict(zip(names, bucket.gradients(), strict=True))
         return self.queue.add(gradients, bucket.buffer(), is_last=bucket.is_last())
@@ -315,11 +315,7 @@ class CompressionState:
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
-        started = time.perf_counter()
-        if self._is_new_step:
-            self._reduce_seconds, self.num_buckets, self._is_new_step = 0.0, 0, False
-            self.communicator.clock.restart()
-        self.num_buckets += 1
+        self.times.begin()
         ledger = self.ledger  # created before the first collective: it declares the kinds of bytes
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)
@@ -331,7 +327,7 @@ class CompressionState:
             mean = reduced.mean[name]
             if mean.data_ptr() != gradient.data_ptr():  # otherwise it is already there
                 gradient.copy_(mean.view_as(gradient))
-        self._reduce_seconds += time.perf_counter() - started
+        self.times.end()
         if last:
             self.close_step()
 
@@ -340,18 +336,12 @@ class CompressionState:
 
     def close_step(self) -> None:
         """Count a step after its gradients were reduced."""
-        now, clock = time.perf_counter(), self.communicator.clock
-        self._step_seconds = None if self._ended is None else now - self._ended
-        own = self._reduce_seconds - clock.seconds - clock.leading_seconds
-        self.compression_seconds = (
-            own if self.layout.device.type == "cpu" else None
-        )  # a GPU's kernels are only queued
+        self.times.close_step()
         self.ledger.close_step()
         look(self.ledger, self.density, checks_finite=not self.preparation.needs_whole_gradient)
         self._everyones = self.communicator.collect_later(self.ledger.columns())
-        self.costs.add(self, self.ledger)
+        self.costs.add(self.times, self.ledger)
         self.step += 1
-        self._is_new_step, self._ended = True, now
 
     def _move(self) -> None:
         """Move the state to the device to which the model was moved."""

@@ -69,7 +69,7 @@ def look(ledger: Ledger, density: float | None, *, checks_finite: bool) -> None:
             f"total_error: step {steps}: what worker {worker} sends of {layer} is not finite; scaler= or "
             "clip_norm= keep such a gradient out of the residual"
         )
-    sent = ledger.total_counts.sent.sum() / (ledger.layout.num_parameters * steps)
+    sent = ledger.local_density()
     if steps == INTERVAL and worker == 0 and density is not None and sent > TOO_MANY * density:
         LOG.warning(
             f"total_error: {sent:.2%} of the entries were sent in {steps} steps, {sent / density:.1f} times "
