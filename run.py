@@ -10,9 +10,10 @@ if __name__ == "__main__":  # before the slow imports below: Ctrl-C within them 
         sys.exit("error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md")
     try:
         from trainers.launch.commands import stop_with_starter
-        from trainers.launch.stopping import leave_when_interrupted
+        from trainers.launch.stopping import end_with_torchrun, leave_when_interrupted
 
         leave_when_interrupted()
+        end_with_torchrun()
         stop_with_starter()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -20,9 +20,10 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 1
-        from trainers.launch.stopping import leave_when_interrupted
+        from trainers.launch.stopping import end_with_torchrun, leave_when_interrupted
 
         leave_when_interrupted()
+        end_with_torchrun()
         from run import run_command
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

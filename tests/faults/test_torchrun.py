@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import ROOT, command
 from faults import LONG, METHODS, SMALL
-from interrupting import DYING, TORCHRUN, Running, last_step, left_behind, num_records, require_same
+from interrupting import DYING, TORCHRUN, Running, is_alive, last_step, left_behind, num_records, require_same
 
 pytestmark = pytest.mark.slow
 
@@ -43,14 +43,19 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(
     require_same(left_behind(tmp_path / "out"), reference)
 
 
-def test_a_killed_torchrun_leaves_nobody_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_steps", [0, 20])
+def test_a_killed_torchrun_leaves_nobody_behind(num_steps: int, tmp_path: Path) -> None:
+    """It is killed as soon as its processes exist, and during the training."""
     overrides = [*SMALL, METHODS["gathered"], "trainer.steps=100000", f"output={tmp_path / 'out'}"]
     launcher = [*TORCHRUN, "--nproc-per-node=2", "run.py"]
     with Running(*overrides, log=tmp_path / "log", launcher=launcher) as running:
-        running.until(lambda: num_records(tmp_path / "out") > 20)
-        assert len(running.ranks()) == 2
+        running.until(lambda: len(running.ranks()) == 2 and num_records(tmp_path / "out") >= num_steps)
+        ranks = running.ranks()  # they have sessions of their own
         running.process.kill()
-        running.until_gone()
+        end = time.monotonic() + 20
+        while alive := [pid for pid in ranks if is_alive(pid)]:
+            assert time.monotonic() < end, f"still there: {alive}"
+            time.sleep(0.01)
 
 
 def test_survivors_below_torchrun_say_it_in_a_line(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -78,9 +79,17 @@ def end_by_stop_signal(status: int) -> None:
 
 
 def end_with_torchrun() -> None:
-    """``end_with_parent`` if torchrun has started this process."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with_parent()
+    """``end_with_parent`` if torchrun has started this process.
+
+    It ends at once if torchrun was killed before this call: its parent is then the first process of the
+    machine, or of the container, which may also be torchrun itself.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    end_with_parent()
+    with suppress(OSError):  # not Linux
+        if os.getppid() == 1 and b"python" not in Path("/proc/1/cmdline").read_bytes():
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_with_parent() -> None:
