@@ -41,10 +41,11 @@ from torch import Tensor
 
 from compressors.api import Codec, Reducer, Segment, Step, elements_of, inputs_of
 from compressors.build import PLAIN, build_reducer
-from compressors.core.backends import backend_of, step_of
 from compressors.core.norms import squared_norm
 from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback, Memory
+from compressors.kernels.choice import backend_of
+from compressors.kernels.reference import step_of
 from compressors.testing.cases import configured
 from trainers.comm.communicator import Communicator
 from trainers.layout import SCOPES, WHOLE, Layout

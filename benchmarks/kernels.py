@@ -27,10 +27,10 @@ from torch import Tensor
 
 from compressors.api import Codec, Input, Segment, Step, elements_of, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import backend_of, chosen
 from compressors.ef_sign import EFSign
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.kernels.choice import backend_of, chosen
 from compressors.natural import Natural
 from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock

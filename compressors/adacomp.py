@@ -30,11 +30,11 @@ from compressors.api import (
     State,
     Step,
     Traits,
+    backend_of,
     is_count,
     is_real,
     require,
 )
-from compressors.core.backends import backend_of
 from compressors.core.bins import LONGEST, BinnedLayer, Message
 from compressors.core.codec import Compressed
 from compressors.core.payloads import divide

@@ -14,21 +14,27 @@ from compressors.core.checks import is_count, is_real, require, require_flag
 from compressors.core.codec import Codec, Compressed, Payload, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
 from compressors.core.density import elements_of, unsent_share
+from compressors.core.estimated import EstimatedThreshold, Rows
 from compressors.core.fields import INDICES, METADATA, VALUES, Field
 from compressors.core.norms import squared_norm
 from compressors.core.payloads import Sparse, take
 from compressors.core.reducer import Reduced, Reducer, Wrapper
+from compressors.core.rules import AtLeast
+from compressors.core.searches import at_least
 from compressors.core.segments import Input, Segment, Shared, State, Step, inputs_of, zeros_of
 from compressors.core.with_density import CodecWithDensity, ReducerWithDensity
+from compressors.kernels.choice import backend_of
 
 __all__ = [
     "INDICES",
     "METADATA",
     "VALUES",
+    "AtLeast",
     "Codec",
     "CodecWithDensity",
     "Communicator",
     "Compressed",
+    "EstimatedThreshold",
     "Field",
     "Input",
     "Payload",
@@ -36,6 +42,7 @@ __all__ = [
     "Reduced",
     "Reducer",
     "ReducerWithDensity",
+    "Rows",
     "Segment",
     "Shared",
     "Sparse",
@@ -43,6 +50,8 @@ __all__ = [
     "Step",
     "Traits",
     "Wrapper",
+    "at_least",
+    "backend_of",
     "elements_of",
     "inputs_of",
     "is_count",

@@ -23,9 +23,9 @@ from compressors.api import (
     State,
     Step,
     Traits,
+    backend_of,
     squared_norm,
 )
-from compressors.core.backends import backend_of
 from compressors.core.chosen import Chosen
 from compressors.core.payloads import index_dtype
 from compressors.top_k import TopK

@@ -38,9 +38,9 @@ from compressors.api import (
     State,
     Step,
     Traits,
+    backend_of,
     squared_norm,
 )
-from compressors.core.backends import backend_of
 from compressors.core.exclusive import choose_everywhere
 from compressors.core.searches import narrowed
 from compressors.core.segments import Shapes

@@ -26,10 +26,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import CodecWithDensity, Sparse, Step, Traits, is_real, require, squared_norm, take
+from compressors.api import (
+    CodecWithDensity,
+    Sparse,
+    Step,
+    Traits,
+    at_least,
+    is_real,
+    require,
+    squared_norm,
+    take,
+)
 from compressors.core.density import Constant
 from compressors.core.rules import AtLeastSampled
-from compressors.core.searches import at_least, positions_of_largest
+from compressors.core.searches import positions_of_largest
 
 EXPECTED, EXCESS = 10, 1.3
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compressors.api import is_count, require
-from compressors.core.estimated import EstimatedThreshold, Rows
+from compressors.api import EstimatedThreshold, Rows, is_count, require
 
 
 @dataclass(frozen=True, kw_only=True)

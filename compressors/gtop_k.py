@@ -34,8 +34,8 @@ from compressors.api import (
     State,
     Step,
     Traits,
+    backend_of,
 )
-from compressors.core.backends import backend_of
 from compressors.core.entries import KINDS, Entries, contains, edges_between, entries_of, finish
 from compressors.core.payloads import index_dtype
 from compressors.core.searches import largest, magnitude_keys

@@ -13,10 +13,8 @@ from typing import Self
 
 from torch import Tensor
 
-from compressors.api import Codec, Sparse, Step, Traits, is_count, is_real, require, take
+from compressors.api import AtLeast, Codec, Sparse, Step, Traits, at_least, is_count, is_real, require, take
 from compressors.core.checks import require_density
-from compressors.core.rules import AtLeast
-from compressors.core.searches import at_least
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,11 +32,11 @@ from compressors.api import (
     State,
     Step,
     Traits,
+    backend_of,
     is_real,
     require,
     squared_norm,
 )
-from compressors.core.backends import backend_of
 from compressors.core.exclusive import choose_everywhere
 from compressors.core.searches import narrowed
 

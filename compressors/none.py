@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from compressors.api import Communicator, Compressed, Input, Reduced, Reducer, State, Step, Traits
-from compressors.core.backends import backend_of
+from compressors.api import Communicator, Compressed, Input, Reduced, Reducer, State, Step, Traits, backend_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,10 +38,10 @@ from compressors.api import (
     Shared,
     Step,
     Traits,
+    backend_of,
     is_count,
     require,
 )
-from compressors.core.backends import backend_of
 from compressors.core.entries import (
     KINDS,
     Entries,

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from compressors.api import is_real, require
-from compressors.core.estimated import EstimatedThreshold, Rows
+from compressors.api import EstimatedThreshold, Rows, is_real, require
 
 SEARCHES = ("binary", "trimmed")
 

@@ -21,12 +21,12 @@ from compressors.api import (
     Sparse,
     Step,
     Traits,
+    backend_of,
     is_count,
     require,
     squared_norm,
 )
 from compressors.core.above import Above
-from compressors.core.backends import backend_of
 
 
 class Thresholds(NamedTuple):

@@ -40,8 +40,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Segment, is_count, is_real, require
-from compressors.core.estimated import EstimatedThreshold, Rows
+from compressors.api import EstimatedThreshold, Rows, Segment, is_count, is_real, require
 
 DISTRIBUTIONS = ("exponential", "gamma_pareto", "pareto")
 HALVINGS = 100  # of an interval in which a quantile is searched; the last is shorter than fp64 resolves

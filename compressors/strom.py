@@ -14,11 +14,10 @@ from typing import Annotated, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from compressors.api import INDICES, Codec, Field, Step, Traits, is_real, require, squared_norm
+from compressors.api import INDICES, Codec, Field, Step, Traits, at_least, is_real, require, squared_norm
 from compressors.core.checks import require_density
 from compressors.core.payloads import index_dtype
 from compressors.core.rules import SignsAtLeast
-from compressors.core.searches import at_least
 from compressors.hard_threshold import known_threshold
 
 

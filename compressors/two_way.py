@@ -24,11 +24,11 @@ from compressors.api import (
     State,
     Step,
     Traits,
+    backend_of,
     kinds_of,
     require,
     zeros_of,
 )
-from compressors.core.backends import backend_of
 from compressors.core.fields import declared, payload_of
 from compressors.core.gaussian import gaussian_error, refuse_growth
 from compressors.core.rounds import begin, end

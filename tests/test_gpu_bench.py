@@ -73,8 +73,8 @@ def test_kernels_are_measured_and_select_what_the_reference_does(monkeypatch: py
 @pytest.mark.usefixtures("interpreter")
 def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.gpu import selection
-    from compressors.core.backends import Backend
     from compressors.kernels.gpu.backend import GpuKernels
+    from compressors.kernels.reference import Backend
 
     def forgets(self: object, *arguments: Any) -> list:
         (found,) = Backend().compress(*arguments)

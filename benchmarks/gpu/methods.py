@@ -9,7 +9,7 @@ from benchmarks.compress import Case, Reduction, cases
 from benchmarks.gpu.measuring import Options, Record, attempt
 from benchmarks.gpu.sizes import DENSITY, SIZES, Yardstick, fits, sizes_of
 from compressors.api import Segment, elements_of
-from compressors.core import backends
+from compressors.kernels import choice
 from trainers.comm.communicator import Communicator
 from trainers.layout import WHOLE
 
@@ -18,7 +18,7 @@ WITH_FEEDBACK, WITHOUT = 16.0, 8.0  # bytes per entry: e, g and p, or only g; an
 
 def measure(options: Options, record: Record) -> None:
     """Measure all methods, the smallest size first, until the time is over."""
-    record("backend", compression_by=backends.describe(options.device))
+    record("backend", compression_by=choice.describe(options.device))
     seconds: dict[str, float] = {}  # seconds of each method at 100 M, to estimate those at 1 B
     for label, size in sizes_of(options).items():
         if fits(options, record, f"methods at {label}", 40 * size + 2**29):

@@ -6,8 +6,8 @@ from torch import Tensor
 from benchmarks.gpu.measuring import Options, Record
 from benchmarks.gpu.sizes import DENSITY, QUICK, SIZES, fits, threshold_of, whole
 from compressors.api import Codec, Step
-from compressors.core.backends import Backend
 from compressors.hard_threshold import HardThreshold
+from compressors.kernels.reference import Backend
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from trainers.layout import WHOLE

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from benchmarks.gpu.measuring import Options, Record, peak_bytes, synchronize
 from compressors.api import Codec
 from compressors.build import build_reducer
-from compressors.core import backends
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.kernels import choice
 from compressors.none import NoCompression
 from compressors.top_k import TopK
 from data.classification import Classification, LabelledBatch
@@ -184,7 +184,7 @@ def _forget(options: Options) -> None:
 
 def measure(options: Options, record: Record) -> None:
     """Measure steps of one and of eight workers, with the times of compression."""
-    record("backend", compression_by=backends.describe(options.device))
+    record("backend", compression_by=choice.describe(options.device))
     many = 2 if options.quick else 8
     seconds = 0.05 if options.quick else 1.5
     for workers in (1, many):

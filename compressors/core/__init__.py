@@ -1,1 +1,1 @@
-"""The algebra: segments, codecs, reducers, transports and backends."""
+"""The algebra: segments, codecs, payloads, reducers, transports and communicators."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from compressors.core.backends import backend_of
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
@@ -10,6 +9,7 @@ from compressors.core.fields import declared
 from compressors.core.reducer import Reduced, Reducer
 from compressors.core.segments import Input, Segment, State, Step
 from compressors.core.transports import Transport
+from compressors.kernels.choice import backend_of
 
 
 @dataclass(frozen=True)

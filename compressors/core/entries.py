@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import backend_of
 from compressors.core.codec import Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import INDICES, VALUES
 from compressors.core.payloads import Sparse, as_indices, divide, index_dtype
 from compressors.core.reducer import Reduced
 from compressors.core.segments import Input
+from compressors.kernels.choice import backend_of
 
 KINDS = [VALUES, INDICES]  # of the fields of entries
 

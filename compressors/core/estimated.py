@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from compressors.core.above import Above
-from compressors.core.backends import backend_of
 from compressors.core.codec import Codec, Traits
 from compressors.core.communicator import Communicator
 from compressors.core.norms import layer_sums, squared_norm
@@ -16,6 +15,7 @@ from compressors.core.payloads import Sparse
 from compressors.core.segments import Input, Step
 from compressors.core.surveys import Survey
 from compressors.core.with_density import CodecWithDensity
+from compressors.kernels.choice import backend_of
 
 
 class Rows:

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from compressors.core.backends import backend_of
 from compressors.core.codec import Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.reducer import Reduced
 from compressors.core.segments import Input, Segment
+from compressors.kernels.choice import backend_of
 
 
 def layers_of(segments: list[Segment]) -> dict[str, Tensor]:

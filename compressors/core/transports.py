@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import backend_of
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import declared, payload_of
 from compressors.core.segments import Input, Step
+from compressors.kernels.choice import backend_of
 
 
 class Transport(Protocol):

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import Backend, backend_of
 from compressors.core.codec import Codec, Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import payload_of, values_of
@@ -18,6 +17,8 @@ from compressors.core.transports import join
 from compressors.encoding.index_codes import BadMessageError, IndexCodes
 from compressors.encoding.messages import Format, largest_message, read, write
 from compressors.encoding.settings import Encoding, EncodingError
+from compressors.kernels.choice import backend_of
+from compressors.kernels.reference import Backend
 
 _CPU = torch.device("cpu")  # messages are written and read on the CPU for every device
 

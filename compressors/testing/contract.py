@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Reducer, Shared, State, Step, inputs_of
-from compressors.core.backends import backend_of
 from compressors.core.fields import KINDS, declared
 from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback
+from compressors.kernels.choice import backend_of
 from compressors.testing.cases import (
     FEEDBACKS,
     Case,

@@ -25,8 +25,8 @@ from processes import run_in_processes
 from compressors.accordion import has_changed
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import chosen
 from compressors.feedback import ErrorFeedback
+from compressors.kernels.choice import chosen
 from trainers.comm.communicator import Communicator
 
 

@@ -9,9 +9,9 @@ from torch import nn
 
 from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import chosen
 from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
+from compressors.kernels.choice import chosen
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 

@@ -7,8 +7,8 @@ import torch
 from processes import run_in_processes
 from training import coded_settings, quick_coded_settings, train, train_coded
 
-from compressors.core.backends import chosen
 from compressors.encoding.settings import Encoding
+from compressors.kernels.choice import chosen
 
 ALL = ["/".join(setting) for setting in coded_settings()]
 QUICK = ["/".join(setting) for setting in quick_coded_settings()]

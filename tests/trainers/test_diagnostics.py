@@ -30,8 +30,8 @@ from watching import (
 
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import backend_of, chosen
 from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
+from compressors.kernels.choice import backend_of, chosen
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
 from trainers.diagnostics.bound import Bound

@@ -16,8 +16,8 @@ from training import SmallNet
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, State, Step, Wrapper, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import backend_of, chosen
 from compressors.feedback import ErrorFeedback
+from compressors.kernels.choice import backend_of, chosen
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError

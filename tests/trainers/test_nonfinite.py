@@ -15,7 +15,7 @@ from torch import Tensor
 from training import WORKERS
 
 from compressors.api import Sparse, Step
-from compressors.core.backends import chosen
+from compressors.kernels.choice import chosen
 from compressors.top_k import TopK
 from trainers.advance import SKIPPED_IN_A_ROW
 from trainers.comm.communicator import Communicator

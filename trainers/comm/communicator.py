@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from compressors.core.backends import backend_of
 from compressors.core.checks import require
 from compressors.core.payloads import divide
+from compressors.kernels.choice import backend_of
 from trainers.comm.charges import Charges
 from trainers.comm.clock import Clock
 from trainers.comm.links import all_reduce_bytes, broadcast_bytes

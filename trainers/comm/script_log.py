@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from compressors.core.backends import reason_without_loops
+from compressors.kernels.choice import reason_without_loops
 from trainers.ledger import Ledger
 
 LOG = logging.getLogger("total_error")  # if a script sets up no logging, warnings are printed to stderr

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from compressors.api import Reduced, Reducer, Segment, Step
-from compressors.core.backends import step_of
+from compressors.kernels.reference import step_of
 from trainers.comm.communicator import Communicator
 
 

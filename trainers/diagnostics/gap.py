@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reduced, Segment, Step
-from compressors.core.backends import backend_of
 from compressors.core.norms import squared_norm
+from compressors.kernels.choice import backend_of
 from trainers.comm.communicator import Communicator
 
 _BLOCK = 2**20  # elements whose differences are in memory at once

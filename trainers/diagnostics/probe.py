@@ -7,10 +7,10 @@ from torch import Tensor
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
-from compressors.core.backends import backend_of
 from compressors.core.magnitudes import Histogram
 from compressors.feedback import ErrorFeedback
 from compressors.feedback.scale import scale_of
+from compressors.kernels.choice import backend_of
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Drift
 from trainers.diagnostics.settings import Diagnostics

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reduced, Reducer, Segment
-from compressors.core.backends import backend_of
 from compressors.core.checks import is_count, require
+from compressors.kernels.choice import backend_of
 from trainers.comm.communicator import Communicator
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Input, Segment
-from compressors.core.backends import backend_of
+from compressors.kernels.choice import backend_of
 from trainers.comm.communicator import Communicator
 
 

@@ -13,8 +13,8 @@ g_p, and the ratio is relative to ||G||; without feedback e_p = 0.
 from dataclasses import dataclass
 
 from compressors.api import Input, Reduced, Reducer, Step
-from compressors.core.backends import backend_of
 from compressors.core.compress import Compress
+from compressors.kernels.choice import backend_of
 from trainers.diagnostics.step_input import StepInput, norm_of
 
 _ONE = range(1)  # a single worker with the mean input

@@ -5,8 +5,8 @@ from functools import partial
 import torch
 
 from compressors.build import build_reducer
-from compressors.core import backends
 from compressors.core.randomness import derive_seed, generator
+from compressors.kernels import choice
 from data.protocols import Dataset
 from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
@@ -41,7 +41,7 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
     Raises ``ConfigError`` and ``ValueError`` for settings that cannot be built.
     """
     check_factories(config)
-    backends.choose(config["kernels"])
+    choice.choose(config["kernels"])
     settings = make(config["trainer"])
     schedule = make(config["schedule"])
     method = make(config["compressor"])

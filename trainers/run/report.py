@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from compressors.core.backends import describe
 from compressors.core.fields import KINDS
+from compressors.kernels.choice import describe
 from trainers.forward import warning_of_slow_bf16
 from trainers.overlapped_step import num_buckets
 from trainers.records.break_even import NAME as BREAK_EVEN

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import Backend, require_own, rules_of, step_of
 from compressors.core.bins import BinnedLayer, Message, encode_bins, mean_of_bins
 from compressors.core.codec import Codec, Compressed
 from compressors.core.magnitudes import SCALES, Histogram
@@ -30,6 +29,7 @@ from compressors.kernels.cpu import (
 from compressors.kernels.cpu.table import SIZE, PieceTable, PieceTables
 from compressors.kernels.cpu.taking import MAGNITUDE, TAKE_BY_RULE, guess_thresholds, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
+from compressors.kernels.reference import Backend, require_own, rules_of, step_of
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),

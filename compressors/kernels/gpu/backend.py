@@ -8,7 +8,6 @@ import torch
 import triton
 from torch import Tensor
 
-from compressors.core.backends import Backend, require_own, rules_of, step_of
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse, divide
@@ -28,6 +27,7 @@ from compressors.kernels.gpu.selection import (
     take_marked,
 )
 from compressors.kernels.gpu.table import TILE, DeviceTable, upload
+from compressors.kernels.reference import Backend, require_own, rules_of, step_of
 
 TAKES: dict[type, Callable[..., Taken]] = {AtLeast: take_marked, Drawn: take_drawn, Largest: take_largest}
 RULES = tuple(TAKES)  # rules with kernels

@@ -7,9 +7,9 @@ from methods import plan, segment
 from compressors.api import Step, elements_of, inputs_of
 from compressors.build import build_reducer
 from compressors.chain import Chain
-from compressors.core.backends import chosen
 from compressors.core.density import Constant, Exponential, StepDensity, density_schedule
 from compressors.feedback import ErrorFeedback
+from compressors.kernels.choice import chosen
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Sparse, Step, Traits, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import chosen
+from compressors.kernels.choice import chosen
 from trainers.comm.communicator import Communicator
 
 D, W = 50, 3

@@ -10,13 +10,13 @@ from methods import Case, cases, is_codec, segment
 from compressors.accordion import Accordion
 from compressors.api import Codec, Segment, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import chosen
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import Sparse
 from compressors.core.transports import AllGather
 from compressors.encoding.settings import INDICES, VALUES, Encoding, EncodingError
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.kernels.choice import chosen
 from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK

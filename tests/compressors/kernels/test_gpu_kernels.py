@@ -17,11 +17,12 @@ import torch
 from few_digits import DEVICE, few_digits, segment
 
 from compressors.api import Codec, Input, Segment, Step, inputs_of
-from compressors.core import backends
 from compressors.core.norms import layer_norms, squared_norm
 from compressors.core.payloads import Sparse
 from compressors.hard_threshold import HardThreshold
+from compressors.kernels import choice
 from compressors.kernels.cpu.sums import total_up
+from compressors.kernels.reference import Backend
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
@@ -270,7 +271,7 @@ def test_what_was_sent_is_added_in_the_workers_order(
     given = None if isinstance(codec, TopK) else counts
     ours = KERNELS.means_of_joined(joined, given, inputs, found, 3)
     assert KERNELS.adds_joined(joined[0], found[0])
-    assert all(map(torch.equal, ours, backends.Backend().means(apart, inputs, found, 3)))
+    assert all(map(torch.equal, ours, Backend().means(apart, inputs, found, 3)))
 
 
 def test_nothing_sent_is_a_mean_of_zeros() -> None:
@@ -298,18 +299,18 @@ def test_what_takes_the_reference() -> None:
 
 def test_choice() -> None:
     cuda = torch.device("cuda")
-    assert isinstance(backends.backend_of(cuda), GpuKernels)
-    assert "triton" in backends.describe(cuda)
-    with backends.chosen("reference"):
-        assert backends.describe(cuda) == backends.backend_of(cuda).name == "reference"
+    assert isinstance(choice.backend_of(cuda), GpuKernels)
+    assert "triton" in choice.describe(cuda)
+    with choice.chosen("reference"):
+        assert choice.describe(cuda) == choice.backend_of(cuda).name == "reference"
 
 
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "find_spec", lambda name: None)
-    monkeypatch.setattr(backends, "_of_type", backends._of_type.__wrapped__)
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    monkeypatch.setattr(choice, "_of_type", choice._of_type.__wrapped__)
     cuda = torch.device("cuda")
-    assert backends.backend_of(cuda).name == "reference"
-    assert backends.describe(cuda) == "reference (triton is not installed)"
+    assert choice.backend_of(cuda).name == "reference"
+    assert choice.describe(cuda) == "reference (triton is not installed)"
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from methods import Case, cases, is_exact, segment
 
 from compressors.api import Codec, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core import backends
 from compressors.feedback import ErrorFeedback
+from compressors.kernels import choice
 from trainers.comm.communicator import Communicator
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
@@ -47,8 +47,8 @@ def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for kernels in ("auto", "reference"):
         with monkeypatch.context() as patch:
-            patch.setattr(backends, "_of_type", lambda device: (KERNELS, ""))
-            patch.setattr(backends, "_choice", kernels)
+            patch.setattr(choice, "_of_type", lambda device: (KERNELS, ""))
+            patch.setattr(choice, "_choice", kernels)
             reducer = build_reducer(case.method(), 301, ErrorFeedback)
             flat = torch.zeros(W, 301, device=DEVICE)
             segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split([300, 1], 1))]

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from compressors.api import Codec, Segment, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import backend_of, choose, chosen, describe
 from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.hard_threshold import HardThreshold
+from compressors.kernels.choice import backend_of, choose, chosen, describe
 from compressors.kernels.cpu.table import _PIECE
 from compressors.top_k import TopK
 
@@ -240,7 +240,7 @@ def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
         "for kind in caching.CacheImpl._locator_classes: kind.ensure_cache_path = nowhere\n"
         "import torch\n"
         "from compressors.api import Segment\n"
-        "from compressors.core.backends import backend_of\n"
+        "from compressors.kernels.choice import backend_of\n"
         "rows = torch.ones(1, 300)\n"
         "print(backend_of(rows.device).squared_norms([Segment('a', rows, ((300,),))])[0].item())\n"
     )

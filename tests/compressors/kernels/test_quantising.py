@@ -9,11 +9,12 @@ from methods import communicator_for
 
 from compressors.api import Codec, Segment, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.backends import Backend, backend_of, chosen
 from compressors.core.segments import edges_of
 from compressors.ef_sign import EFSign
 from compressors.feedback import ErrorFeedback
+from compressors.kernels.choice import backend_of, chosen
 from compressors.kernels.cpu.quantising import CHUNK
+from compressors.kernels.reference import Backend
 from compressors.natural import Natural
 from compressors.one_bit import OneBit
 from compressors.qsgd import QSGD

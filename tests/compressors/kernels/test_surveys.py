@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from compressors.api import Segment
-from compressors.core.backends import Backend, backend_of
 from compressors.core.estimated import Rows
 from compressors.core.segments import Input
 from compressors.core.surveys import Survey
+from compressors.kernels.choice import backend_of
+from compressors.kernels.reference import Backend
 
 COMPILED, REFERENCE = backend_of(torch.device("cpu")), Backend()
 WORKERS, SIZES = 2, (40_000, 300, 1)
