@@ -158,6 +158,8 @@ def test_lines_that_install_are_for_a_checkout() -> None:
     lines = re.compile(r"pip install\S*.* '?total[-_]error\b")
     wrong = [path for path in (*files, ROOT / "README.md") if lines.search(path.read_text())]
     assert wrong == [Path(__file__)]  # which has the example above
+    for page in ("README.md", "docs/guides/own_script.md"):
+        assert "`pip install '.[kernels]'`" in (ROOT / page).read_text()
 
 
 SHADOWED = """
@@ -259,11 +261,11 @@ def test_a_script_without_compiled_loops_says_so_in_a_line(
     script = SCRIPT.partition("from total_error.testing")[0]
     missing = "import sys; sys.modules['numba'] = None\n" if numba is None else ""
     again = "total_error.compress(torch.nn.parallel.DistributedDataParallel(model), 'top_k', density=0.1)\n"
-    words = [sys.executable, "-c", f"{missing}{script}{again}print(state.step)"]
+    words = [sys.executable, "-c", f"{missing}{script}{again}print(state.step, state.density)"]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     line = f"total_error: numba {said}, so compression has no compiled loops and is 2 to 3 times slower\n"
-    assert (done.stdout, done.stderr) == ("1\n", line if said else "")
+    assert (done.stdout, done.stderr) == ("1 0.1\n", line if said else "")
 
 
 QUICK = ("experiment=quick", "model=mlp", "trainer.steps=3", "tracker=none", "workers=2")
