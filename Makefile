@@ -15,6 +15,7 @@
 #   three_parameters scheme, coordinates, scope and feedback on two networks; half an hour
 #   topk_convergence the convergence of Top-k: 63 runs; under half an hour
 #   wikitext2        the small LSTM on the whole of WikiText-2, with DATA_DIR=its folder; some three hours on one core
+# make paper   the figures of the paper's sweeps, from their runs in OUTPUTS/paper: docs/guides/reproduce_the_paper.md
 # make gpu     measure kernels, methods, steps and collectives on an NVIDIA GPU, and write their page; nine minutes.
 #              It uses .venv or, without it, python3; GPU_PYTHON=... names another Python; ARGS="--parts step" runs one part
 # make dist    the wheel total_error in dist/, with run.py, conf and their code
@@ -27,7 +28,7 @@ RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
 STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regret small three_parameters topk_convergence wikitext2
-.PHONY: run test test-slow format dist docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
+.PHONY: run test test-slow format dist docs gpu paper main_page $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -74,6 +75,12 @@ OUTPUTS ?= outputs
 
 $(addprefix page-,$(STUDIES)): page-%:
 	.venv/bin/python -m results study $* --root $(OUTPUTS)
+
+# The divided data of heterogeneity are another comparison, in a folder of their own.
+paper:
+	.venv/bin/python -m results figures $(OUTPUTS)/paper --across scope
+	test ! -d $(OUTPUTS)/paper/heterogeneity || \
+	.venv/bin/python -m results figures $(OUTPUTS)/paper/heterogeneity --across data.partition
 
 # It installs nothing: machines with GPUs often have a torch of their own, and no network.
 GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(shell command -v python3))

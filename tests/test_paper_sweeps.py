@@ -105,6 +105,21 @@ def test_the_guide_states_the_estimate_of_the_hours() -> None:
         assert row == f"| `{preset}` | {multiply_adds / 1e6:,.1f} | {steps_of(config):,} | {found:.2g} |"
 
 
+def test_the_hours_are_those_of_the_measured_step() -> None:
+    page = (CONF.parent / "results/pages/gpu/gpu.md").read_text().partition("## The paper's ResNet-18")[2]
+    (row,) = re.findall(r"^\| hard_threshold \|.*$", page, re.MULTILINE)
+    config = resolved("experiment=paper/resnet18_cifar10")
+    assert hours_of(config, steps_of(config)) == pytest.approx(float(row.split("|")[-3]), rel=0.02)
+
+
+def test_the_guide_has_a_row_of_its_figures_for_every_sweep() -> None:
+    guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
+    table = guide.partition("## The paper's figures and tables")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    swept = {name for row in rows for name in re.findall(r"`(\w+/\w+)`", row[1])}
+    assert swept >= {f"paper/{path.stem}" for path in PAPER} and swept <= {name_of(path) for path in SWEEPS}
+
+
 @pytest.mark.parametrize("name", ["resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2"])
 def test_the_presets_of_autolrs_state_their_steps_and_hours(name: str) -> None:
     config = resolved(f"experiment=autolrs/{name}", "compressor=top_k")
