@@ -45,16 +45,26 @@ def gradients_beside_groups(process: int, processes: int) -> list[float]:
     return [*found, _gradient(process)]
 
 
-def compress_in_one_process(process: int, processes: int) -> str:
-    """The error of the only process that compresses its model."""
+def alone(process: int, processes: int) -> list[str]:
+    """The errors of the only process that compresses its model, takes a step, and asks for a summary."""
     group = dist.new_group(timeout=timedelta(seconds=2))
     ddp_model = DistributedDataParallel(network(), process_group=group)
-    said = ""
+    said = []
     if process == 0:
         try:
             compress(ddp_model, "none")
         except RuntimeError as error:
-            said = str(error)
+            said.append(str(error))
+    for call in ("step", "summary"):
+        group = dist.new_group(timeout=timedelta(seconds=2))
+        ddp_model = DistributedDataParallel(network(), process_group=group)
+        state = compress(ddp_model, "none")
+        loss = loss_of(ddp_model, batch(0, process))
+        if process == 0:
+            try:
+                loss.backward() if call == "step" else state.summary()
+            except RuntimeError as error:
+                said += error.__notes__
     return said
 
 

@@ -2,7 +2,7 @@
 
 from processes import run_in_processes
 from script_groups import (
-    compress_in_one_process,
+    alone,
     gradients_beside_groups,
     is_freed_with_its_model,
     many_models,
@@ -22,9 +22,13 @@ def test_processes_may_belong_to_different_numbers_of_groups() -> None:
 
 
 def test_a_wait_for_other_processes_says_for_what() -> None:
-    said, _ = run_in_processes(compress_in_one_process, 2)
-    assert said.startswith("compress must be called by all processes of the model, ranks 0, 1: ")
+    (said, *notes), _ = run_in_processes(alone, 2)
+    assert said.startswith(
+        "compress must be called by all processes of the model, ranks 0, 1: Timed out waiting"
+    )
     assert len(said.splitlines()) == 1
+    places = "step 1 of the compression", "state.summary()"
+    assert notes == [f"in {place}, in which all processes of the model take part" for place in places]
 
 
 def test_three_hundred_models_share_descriptors_and_threads() -> None:

@@ -23,7 +23,7 @@ from trainers.checkpoint.form import first_form
 from trainers.comm import saved_state
 from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
 from trainers.comm.communicator import Communicator
-from trainers.comm.hook_group import Lane, lane_beside
+from trainers.comm.hook_group import Lane, lane_beside, together
 from trainers.comm.preparation import Preparation, Scaler
 from trainers.comm.script_log import Target, look, require_target, write
 from trainers.comm.script_plan import script_plan
@@ -251,10 +251,12 @@ class CompressionState:
         bandwidth, and does not communicate.
         """
         failed = self.queue.is_open
-        found = self.metrics() | ({} if failed else self.ledger.metrics())
+        with together("state.summary()"):
+            found = self.metrics() | ({} if failed else self.ledger.metrics())
+            costs = {} if failed else self.costs.summary()
         kept = ("_total", "total_error", "density_mean", "compression_ratio", "bits_per_parameter")
         sums = {name: value for name, value in found.items() if name.endswith((*kept, "step", "skipped"))}
-        return sums if failed else sums | self.costs.summary()
+        return sums | costs
 
     def log(self, target: Target, **more: float) -> dict[str, float]:
         """Write ``metrics()`` and ``more`` to a W&B run or a TensorBoard writer; returns them.
@@ -291,9 +293,10 @@ class CompressionState:
         return self.queue.add(gradients, bucket.buffer(), is_last=bucket.is_last())
 
     def _reduce_buckets(self, buckets: list[Bucket]) -> None:
-        if self.preparation.needs_whole_gradient:
-            self._reduce_prepared(buckets)
-        else:
+        with together(f"step {self.step + 1} of the compression"):
+            if self.preparation.needs_whole_gradient:
+                self._reduce_prepared(buckets)
+                return
             for own in buckets:
                 self.reduce(own.gradients, last=own.is_last)
 

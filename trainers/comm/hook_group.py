@@ -2,7 +2,9 @@
 
 import uuid
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -73,6 +75,16 @@ def _timeout_of(group: dist.ProcessGroup) -> timedelta:
     """The timeout of a group's collectives; torch's default if its backend does not tell it."""
     options = getattr(group._get_backend(torch.device("cpu")), "options", None)
     return getattr(options, "_timeout", dist.default_pg_timeout)
+
+
+@contextmanager
+def together(what: str) -> Iterator[None]:
+    """Context manager: adds to an error, such as of a wait for a process, that all take part in ``what``."""
+    try:
+        yield
+    except RuntimeError as error:
+        error.add_note(f"in {what}, in which all processes of the model take part")
+        raise
 
 
 def _end(lane: Lane) -> None:
