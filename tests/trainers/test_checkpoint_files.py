@@ -18,7 +18,9 @@ from trainers.checkpoint.files import (
     step_folders,
     write_part,
 )
+from trainers.checkpoint.saving import Checkpoints, CheckpointSettings
 from trainers.checkpoint.state import Snapshot, WorkerState
+from trainers.launch.stopping import StopRequest
 
 PROCESSES, WORKERS = 2, 4
 CORRUPTIONS = 60
@@ -47,6 +49,27 @@ def write(root: Path, step: int, run: str = "run", seed: int = 0) -> Path:
         workers = range(2 * process, 2 * process + 2)
         write_part(root, snapshot(step, workers, seed), run, process, PROCESSES)
     return step_folders(root)[0]
+
+
+class OtherFails:
+    """The first of two processes; the other one cannot write its parts."""
+
+    rank, world_size, size = 0, PROCESSES, WORKERS
+
+    def all_reduce_max(self, value: int) -> int:
+        return 1
+
+
+def test_a_checkpoint_that_another_process_cannot_write_is_removed(tmp_path: Path) -> None:
+    write(tmp_path, 10)
+    settings = CheckpointSettings(every_steps=None, every_minutes=None, at_end=True, redistribute=False)
+    checkpoints = Checkpoints(settings, tmp_path, "run", OtherFails(), StopRequest())
+    checkpoints.save(snapshot(12, range(2)))
+    checkpoints.wait()
+    assert [folder.name for folder in step_folders(tmp_path)] == ["step-000000012", "step-000000010"]
+    checkpoints.settle()
+    assert [folder.name for folder in step_folders(tmp_path)] == ["step-000000010"]
+    checkpoints.close()
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

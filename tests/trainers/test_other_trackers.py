@@ -40,6 +40,7 @@ def scalars(events: Any, name: str) -> dict[int, float]:
     return {event.step: event.value for event in events.Scalars(name)}
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_full_disk_ends_tensorboard_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     pytest.importorskip("tensorboard")
     tracker = TensorBoard(tmp_path, {}, {})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from compressors.core.checks import is_count, is_real, require, require_flag
-from trainers.checkpoint.files import is_complete, step_folders, write_part
+from trainers.checkpoint.files import is_complete, step_folder, step_folders, write_part
 from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.launch.stopping import StoppedError, StopRequest
@@ -77,6 +77,7 @@ class Checkpoints:
         self._saved: tuple[int, int] | None = None  # ``_moment`` of the newest on disk
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
+        self._target: tuple[int, int] | None = None  # ``_moment`` of the write in progress
 
     @property
     def seconds(self) -> float:
@@ -105,7 +106,7 @@ class Checkpoints:
         snapshot = snapshot or state.capture()
         self.save(snapshot)
         if action > _SAVE:
-            self.wait()
+            self.settle()
             done = f"stopped after step {snapshot.facts['step']}"
             if self._saved == _moment(snapshot):
                 raise StoppedError(
@@ -117,8 +118,8 @@ class Checkpoints:
             )
 
     def save(self, snapshot: Snapshot) -> None:
-        """Write the state, after the write in progress, unless it is already on disk."""
-        self.wait()
+        """Write the state, after the write in progress, unless it is on disk; all processes call it."""
+        self.settle()
         self._saved_at = time.monotonic()
         if self._saved == _moment(snapshot):
             return
@@ -126,7 +127,17 @@ class Checkpoints:
         snapshot.facts["num_workers"] = self.communicator.size
         if self.records is not None:
             snapshot.facts["records"] = self.records.position()
+        self._target = _moment(snapshot)
         self._writing = self._thread.submit(self._write, snapshot)
+
+    def settle(self) -> None:
+        """Wait until all processes have written; remove the checkpoint if one of them could not."""
+        self.wait()
+        target, self._target = self._target, None
+        if self.communicator.all_reduce_max(target not in (None, self._saved)) and target is not None:
+            self._saved = None
+            if self.communicator.rank == 0:
+                shutil.rmtree(step_folder(self.root, *target), ignore_errors=True)
 
     def wait(self) -> None:
         """Wait until this process's part is on disk; report an error of the write."""

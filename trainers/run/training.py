@@ -104,8 +104,7 @@ def train(config: Config) -> None:
             try:
                 checkpoints.begin_at(snapshot_of(start, communicator, trainer, folder.id))
                 summary = trainer.run(records.trackers, checkpoints)
-                checkpoints.close()
-                communicator.all_reduce_max(0)  # wait until all parts of a last checkpoint are on disk
+                checkpoints.settle()
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)
                     checkpoints.clear()
