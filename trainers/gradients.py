@@ -149,8 +149,9 @@ class WorkerGradients:
         before = self.carries[0][0] if self.carries[0] else None
         loss, memory = self.loss(self.model, batch, before)
         loss.backward()  # unlike autograd.grad, backward() returns tensors without other references
-        self.views[0] = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        rows = (view.reshape(1, -1) for view in self.views[0])
+        gradients = (p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
+        rows = [gradient.reshape(1, -1) for gradient in gradients]  # copies under channels_last
+        self.views[0] = [row.view(p.shape) for row, p in zip(rows, parameters, strict=True)]
         self.segments = list(map(self.layout.segment_of, self.layout.names, rows))
         self.carries[0] = [memory]
         return loss.detach()

@@ -60,6 +60,18 @@ def test_clipping_is_per_worker_and_before_compression() -> None:
     assert torch.equal(flat_of(large), flat_of(free))
 
 
+def test_clipping_reaches_a_convolution_in_channels_last() -> None:
+    """The backward pass of a single worker returns a gradient in the memory order of the weight."""
+    found = []
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        model = small_net().to(memory_format=memory_format)
+        workers = workers_of(model, 1, clip_norm=0.5)
+        workers.compute([batch_of(0, 0)], 0)
+        found.append(flat_of(workers))
+    assert found[1].norm().item() == pytest.approx(0.5, rel=1e-4)
+    torch.testing.assert_close(*found)
+
+
 def test_dropout_changes_with_step_and_seed_only() -> None:
     """The global state of torch's generator has no effect."""
     batches = [batch_of(0, 0)]
