@@ -95,7 +95,7 @@ class Advance:
         state.skipped_in_a_row += 1
         if state.skipped_in_a_row == SKIPPED_IN_A_ROW:
             raise NonFiniteGradientError(f"{SKIPPED_IN_A_ROW} steps in a row are skipped; {error}")
-        state.ledger.skip_step()
+        state.ledger.clear_step()
         self._count()
 
     def _count(self) -> None:

@@ -113,9 +113,13 @@ class Ledger:
         self._total_error += self._error
         self.total_counts.all += step.all
 
-    def skip_step(self) -> None:
-        """Record a step without compression and communication, which is not part of any average."""
+    def clear_step(self) -> None:
+        """Clear the numbers of the last step: before one without some segments, or for one that is skipped.
+
+        A skipped step has no compression and no communication, and is not part of any average.
+        """
         self.error.zero_()
+        self.input_norm.zero_()
         step = self.counts
         for counts in (step.sent, step.bytes, step.link_bytes, step.choice):
             counts[:] = 0

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Bucket(NamedTuple):
     """Gradients that DDP communicates together."""
 
-    gradients: dict[str, Tensor]  # views of ``buffer``, by parameter name
+    gradients: dict[str, Tensor]  # views of ``buffer`` in the parameters' shapes, by parameter name
     buffer: Tensor
     is_last: bool  # of the step
     future: torch.futures.Future[Tensor]
@@ -106,6 +106,25 @@ def _at_end_of_backward(call: Callable[[], None]) -> bool:
     return True
 
 
+def reduced_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters by name, without those that DDP was told to ignore."""
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
+    named = module.named_parameters()
+    # DDP looks up a parameter of the root module itself by a name that begins with a dot.
+    return {name: p for name, p in named if (name if "." in name else f".{name}") not in ignored}
+
+
+def as_stored(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient in the parameter's shape, given DDP's view of its place in a bucket.
+
+    DDP stores a gradient in the memory order of its parameter if this is dense, otherwise row by row. Its
+    view is always that of a gradient that is stored row by row.
+    """
+    if parameter.is_contiguous() or not torch.ops.aten.is_non_overlapping_and_dense(parameter):
+        return gradient
+    return gradient.as_strided(parameter.shape, parameter.stride())
+
+
 def set_untouched(parameters: Mapping[str, Tensor], means: dict[str, Tensor], finds_unused: bool) -> None:
     """Set the gradients that DDP leaves as they were: of parameters that no worker used in a step.
 
@@ -116,6 +135,6 @@ def set_untouched(parameters: Mapping[str, Tensor], means: dict[str, Tensor], fi
         parameter = parameters[name]
         if parameter.grad is None:
             if mean.any():
-                parameter.grad = torch.empty_like(parameter).copy_(mean.view_as(parameter))
+                parameter.grad = torch.empty_like(parameter).copy_(mean)
         elif finds_unused and parameter.grad.data_ptr() != mean.data_ptr():
-            parameter.grad.copy_(mean.view_as(parameter))
+            parameter.grad.copy_(mean)

@@ -10,6 +10,7 @@ from compressors.build import build_reducer
 from compressors.core.density import Constant
 from compressors.named import feedback as feedback_named
 from compressors.named import method, usual_feedback
+from trainers.comm.buckets import reduced_parameters
 from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.comm.preparation import Scaler
 from trainers.comm.script_log import warn_without_loops
@@ -41,8 +42,14 @@ def compress(
         raise ValueError(
             f"compress needs a DistributedDataParallel model, got {kind.__name__}: " + _advice(ddp_model)
         )
+    if ddp_model._comm_hooks:
+        hook, _ = ddp_model._comm_hooks[0]
+        raise ValueError(
+            "compress needs a DistributedDataParallel model without a communication hook, got one with "
+            f"{getattr(hook, '__qualname__', hook)}: a wrapper takes one hook, once"
+        )
     module = ddp_model.module
-    size = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    size = sum(p.numel() for p in reduced_parameters(module).values() if p.requires_grad)
     if isinstance(compressor, str):
         chosen = method(compressor, **settings)
     elif settings:

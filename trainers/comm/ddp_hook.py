@@ -21,11 +21,11 @@ from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
 from trainers.break_even import StepCosts
 from trainers.checkpoint.form import first_form
 from trainers.comm import saved_state
-from trainers.comm.buckets import Bucket, BucketQueue, set_untouched
+from trainers.comm.buckets import Bucket, BucketQueue, as_stored, reduced_parameters, set_untouched
 from trainers.comm.communicator import Communicator
 from trainers.comm.hook_group import Lane, lane_beside, together
 from trainers.comm.preparation import Preparation, Scaler
-from trainers.comm.script_log import Target, look, require_target, write
+from trainers.comm.script_log import Target, Updates, look, require_target, write
 from trainers.comm.script_plan import script_plan
 from trainers.comm.script_times import ScriptTimes
 from trainers.layout import Layout
@@ -96,12 +96,13 @@ class CompressionState:
         self.finds_unused = finds_unused
         self.has_scaler = scaler is not None
         self.preparation = Preparation(scaler, clip_norm)
-        self.parameters = dict(module.named_parameters())
+        self.parameters = reduced_parameters(module)
         self.density: float | None = None  # that was asked for; if far more is sent, a line says so
         self.state: State = self._initial()
         self.process_group = process_group
         if communicator is not None:
             self.communicator, self.lane = communicator, None
+        self.updates = Updates()
         self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
         self._everyones: Callable[[], Tensor] | None = None  # the ledger's columns after the last step
 
@@ -117,7 +118,7 @@ class CompressionState:
         Raises ``ValueError`` for a module with other parameters, for a missing scaler, and for a scaler that
         the original state did not have.
         """
-        found = dict(module.named_parameters())
+        found = reduced_parameters(module)
         known = {name: _described(p) for name, p in found.items() if p.requires_grad}
         for name in self._described | known:
             was, now = (each.get(name, "none") for each in (self._described, known))
@@ -199,7 +200,7 @@ class CompressionState:
         kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
-        return kept | {"_everyones": None}
+        return kept | {"_everyones": None, "updates": Updates()}
 
     def __repr__(self) -> str:
         so_far = f"step {self.step}" + (f", {self.skipped} skipped" if self.skipped else "")
@@ -225,7 +226,8 @@ class CompressionState:
         With another number, the old workers are equal parts of a line, and the new workers are equal parts of
         the same line. A new worker gets the mean of the old residuals over its part, so the mean residual of
         all workers is unchanged. ``saved`` must have the tensors of the old workers that overlap this part.
-        Raises ``ValueError`` for a state that does not fit.
+        Parameters that were frozen when it was saved begin without a residual; then, and if parameters were
+        frozen since, the sums of ``metrics`` begin anew. Raises ``ValueError`` for a state that does not fit.
         """
         saved_state.load(self, saved)
         self._everyones = None
@@ -288,9 +290,17 @@ class CompressionState:
         times = self.times  # created before the thread uses it
         if bucket.is_last():
             times.hand_over_last()
-        names = [self.names[parameter] for parameter in bucket.parameters()]
-        gradients = dict(zip(names, bucket.gradients(), strict=True))
+        pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
+        gradients = {self._name_of(p): as_stored(p, g) for p, g in pairs if p.requires_grad}
         return self.queue.add(gradients, bucket.buffer(), is_last=bucket.is_last())
+
+    def _name_of(self, parameter: Tensor) -> str:
+        if parameter not in self.names:
+            raise ValueError(
+                "a parameter that was frozen when its CompressionState was made must have a new wrapper and "
+                f"state to be trained, got {_described(parameter)}"
+            )
+        return self.names[parameter]
 
     def _reduce_buckets(self, buckets: list[Bucket]) -> None:
         with together(f"step {self.step + 1} of the compression"):
@@ -309,7 +319,7 @@ class CompressionState:
             if not self.has_scaler:
                 raise FloatingPointError(f"a gradient is not finite in step {self.step + 1}")
             self.skipped += 1
-            self.ledger.skip_step()
+            self.ledger.clear_step()
             self._everyones = self.communicator.collect_later(self.ledger.columns())
             return
         for own in buckets:
@@ -319,23 +329,31 @@ class CompressionState:
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
         self.times.begin()
-        ledger = self.ledger  # created before the first collective: it declares the kinds of bytes
-        segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
+        if self.times.num_buckets == 1:
+            self.ledger.clear_step()  # this step may lack segments; created now, it declares kinds of bytes
+        if gradients:
+            self._reduce(gradients)
+        self.times.end()
+        if last:
+            self.close_step()
+
+    def _reduce(self, gradients: dict[str, Tensor]) -> None:
+        # In the order of indices, whatever that of the memory: residuals and matrices have the same meaning.
+        segments = [self.layout.segment_of(name, g.reshape(1, -1)) for name, g in gradients.items()]
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
-        ledger.record(reduced)
+        self.ledger.record(reduced)
         if self.inspect is not None:
             self.inspect(reduced)
         for name, gradient in gradients.items():
             mean = reduced.mean[name]
             if mean.data_ptr() != gradient.data_ptr():  # otherwise it is already there
                 gradient.copy_(mean.view_as(gradient))
-        self.times.end()
-        if last:
-            self.close_step()
 
     def _deliver(self, means: dict[str, Tensor]) -> None:
         set_untouched(self.layout.parameters, means, self.finds_unused)
+        if self.communicator.rank == 0:
+            self.updates.look(self.step, self.layout.parameters.values())
 
     def close_step(self) -> None:
         """Count a step after its gradients were reduced."""

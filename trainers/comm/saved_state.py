@@ -53,8 +53,10 @@ def empty(state: "CompressionState", num_workers: int) -> Tensors:
 def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
     """Continue from ``saved``, the tensors of this worker or of several workers.
 
-    With another number of workers, ``saved`` must have the tensors of all old workers whose parts this worker
-    takes over (``trainers/checkpoint/shares.py``). Raises ``ValueError``, one line, before any change.
+    Parameters that were frozen when it was saved keep the state that they have here. If parameters were
+    frozen or thawed since, the ledger's sums begin anew, because densities refer to another D. With another
+    number of workers, ``saved`` must have the tensors of all old workers whose parts this worker takes over
+    (``trainers/checkpoint/shares.py``). Raises ``ValueError``, one line, before any change.
     """
     facts = _facts(state)
     missing = sorted(facts.keys() - saved.keys())
@@ -67,22 +69,33 @@ def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
         raise ValueError(
             f"the state of compression was saved with another feedback than {_feedback(state.reducer)}"
         )
+    layers, here = (set(each["layers"].tolist()) for each in (saved, facts))
+    if not layers <= set(map(_number_of, state.parameters)):
+        raise ValueError("the state of compression must have parameters of this model alone, got others")
+    thawed = [f"/{name}/" for name in state.layout.names if _number_of(name) not in layers]
     rank, size = state.communicator.rank, state.communicator.size
     parts = list(shares(rank, size, num_workers))
     found = {}
     for name, rows in _per_worker(state):
+        if _is_of(name, thawed):
+            continue
+        if name.startswith("ledger/") and layers != here:
+            found[name] = torch.zeros_like(rows[0])
+            continue
         names = {worker: f"worker/{worker}/{name}" for worker, _ in parts}
         old = {worker: _like(rows[0], saved, names[worker]) for worker, _ in parts}
         found[name] = blend(parts, old) if num_workers != size else old[rank]
-    alike = {name: _like(t, saved, name) for name, t in walk(state.state, "shared", shared=True)}
     for name, tensor in found.items():
         if name.startswith("state/") and not tensor.isfinite().all():  # counts may be infinite: undefined
             raise ValueError(f"the state of compression must be finite, got nan or inf in {name}")
+    shared = [(n, t) for n, t in walk(state.state, "shared", shared=True) if not _is_of(n, thawed)]
+    alike = {name: _like(tensor, saved, name) for name, tensor in shared}
     for name, rows in _per_worker(state):
-        rows[0] = found[name].to(rows.device)
-    for name, tensor in walk(state.state, "shared", shared=True):
+        if name in found:
+            rows[0] = found[name].to(rows.device)
+    for name, tensor in shared:
         tensor.copy_(alike[name])
-    state.step, state.ledger.steps = int(saved["step"]), int(saved["ledger_steps"])
+    state.step, state.ledger.steps = int(saved["step"]), int(saved["ledger_steps"]) * (layers == here)
     state.skipped = int(saved["skipped"])
     state.learning_rate, state.epoch = float(saved["learning_rate"]), float(saved["epoch"])
 
@@ -97,6 +110,7 @@ def _facts(state: "CompressionState") -> Tensors:
         "learning_rate": torch.tensor(state.learning_rate, dtype=torch.float64),
         "epoch": torch.tensor(state.epoch, dtype=torch.float64),
         "feedback": torch.tensor(_number_of(_feedback(state.reducer))),
+        "layers": torch.tensor(list(map(_number_of, state.layout.names))),
     }
 
 
@@ -124,6 +138,11 @@ def _plain(value: object) -> str:
 def _number_of(text: str) -> int:
     """A number in place of a text, because a saved state has tensors of fixed sizes alone."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def _is_of(name: str, parts: list[str]) -> bool:
+    """Whether a tensor's name has one of these parts, each between two slashes."""
+    return any(part in f"{name}/" for part in parts)
 
 
 def _per_worker(state: "CompressionState") -> Iterator[tuple[str, Tensor]]:

@@ -1,7 +1,7 @@
 """Output of a script: metrics to Weights & Biases, TensorBoard or alike; warnings, of one line each."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
@@ -75,3 +75,31 @@ def look(ledger: Ledger, density: float | None, *, checks_finite: bool) -> None:
             f"total_error: {sent:.2%} of the entries were sent in {steps} steps, {sent / density:.1f} times "
             f"the density {density:g} that was asked for"
         )
+
+
+class Updates:
+    """Warns once if two backward passes are reduced without an update of the weights between them.
+
+    Updates are seen by the parameters' version counters. There is no warning before the first one was seen,
+    because an optimizer may bypass the counters.
+    """
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._versions: list[int] = []
+        self._was_seen = self._has_warned = False
+
+    def look(self, step: int, parameters: Iterable[torch.Tensor]) -> None:
+        """Look at the ``parameters`` after the backward pass that is number ``step`` of the reduced ones."""
+        if self._has_warned or step == self._step:  # nothing was reduced: the step was skipped
+            return
+        versions = [parameter._version for parameter in parameters]
+        self._has_warned = self._was_seen and versions == self._versions
+        self._was_seen |= self._step > 0 and versions != self._versions
+        self._step, self._versions = step, versions
+        if self._has_warned:
+            LOG.warning(
+                f"total_error: no update of the weights between compressed gradients {step - 1} and {step}; "
+                "a gradient that the script throws away comes back from the residual, except one of a pass "
+                "under no_sync()"
+            )
