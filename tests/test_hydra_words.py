@@ -35,6 +35,7 @@ def test_settings_of_hydra_without_effect_are_refused(word: str) -> None:
     [
         ("größe=1", "settings and options have ASCII characters only, got größe=1"),
         ("\u2013m", "settings and options have ASCII characters only, got \u2013m"),
+        ("seed=", "seed must have a value: seed=null for none, \"seed=''\" for an empty text"),
         ("name=ö", "name: a value with other than ASCII characters needs quotes: \"name='ö'\""),
         ("budget.threshold=None", "budget.threshold must be null for no value, got None, which is a text"),
         (

@@ -33,9 +33,11 @@ def checked(words: Sequence[str]) -> list[str]:
 
 
 def _require_readable(words: Sequence[str]) -> None:
-    """Raise ``ValueError`` for characters that Hydra cannot read, and for Python's word for null."""
+    """Raise ``ValueError`` for characters that Hydra cannot read, no value, and Python's word for null."""
     for word in words:
-        key, _, value = word.partition("=")
+        key, equals, value = word.partition("=")
+        if equals and not value and not key.startswith("~"):
+            raise ValueError(f"{key} must have a value: {key}=null for none, \"{key}=''\" for an empty text")
         if not key.isascii():
             raise ValueError(f"settings and options have ASCII characters only, got {word}")
         if not re.sub(r"'[^']*'|\"[^\"]*\"", "", value).isascii():
