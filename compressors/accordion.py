@@ -21,6 +21,7 @@ from compressors.api import (
     Codec,
     Communicator,
     Input,
+    Knob,
     Plan,
     Segment,
     Shared,
@@ -56,6 +57,7 @@ class Accordion(Codec):
 
     payload = Sparse
     traits = Traits(lossless_at={"k_low": 1.0, "k_high": 1.0})
+    knob = Knob("k_low", {"k_high": 10.0}, dense_at=0.1, highest=0.1)
     examples = ({"k_low": 0.1, "k_high": 0.2, "period": 1},)
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from compressors.api import (
     METADATA,
     Communicator,
     Input,
+    Knob,
     Reduced,
     Reducer,
     Segment,
@@ -57,6 +58,7 @@ class AdaComp(Reducer):
 
     traits = Traits(exact=False, ragged=True)
     kinds = (CODES,)
+    knob = Knob("conv_bin", {"other_bin": 10.0}, slope=-1.0, dense_at=1.0, highest=LONGEST / 10)
     examples = ({"other_bin": 50},)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from compressors.core.communicator import Communicator
 from compressors.core.density import elements_of, unsent_share
 from compressors.core.estimated import EstimatedThreshold, Rows
 from compressors.core.fields import INDICES, METADATA, VALUES, Field
+from compressors.core.knob import Knob
 from compressors.core.norms import squared_norm
 from compressors.core.payloads import Sparse, take
 from compressors.core.reducer import Reduced, Reducer, Wrapper
@@ -37,6 +38,7 @@ __all__ = [
     "EstimatedThreshold",
     "Field",
     "Input",
+    "Knob",
     "Payload",
     "Plan",
     "Reduced",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Field, Plan, Sparse, Step, Traits, require, squared_norm
+from compressors.api import Codec, Field, Knob, Plan, Sparse, Step, Traits, require, squared_norm
 from compressors.core.fields import PayloadType, declared, payload_of, values_of
 from compressors.core.gaussian import refuse_growth
 from compressors.core.payloads import index_dtype
@@ -61,6 +61,14 @@ class Chain(Codec):
             drawn_in_part=self._is_redrawn and not second.drawn,
             seeded=first.seeded or second.seeded,
         )
+
+    @property
+    def knob(self) -> Knob | None:
+        """That of the last sparsifier."""
+        if self.second.traits.dense or self.second.knob is None:
+            return None if self.first.knob is None else self.first.knob.within("first")
+        own = self.second.knob.within("second")
+        return own if own.dense_at is None else own._replace(dense_at=2 * own.dense_at)  # within a selection
 
     def check(self, plan: Plan) -> None:
         """``second`` is checked without feedback: its bound is for any vector, not for selected values."""

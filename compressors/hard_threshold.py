@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compressors.api import AtLeast, Codec, Sparse, Step, Traits, at_least, is_count, is_real, require, take
 from compressors.core.checks import require_density
+from compressors.core.knob import THRESHOLD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class HardThreshold(Codec):
 
     payload = Sparse
     traits = Traits(ragged=True, lossless_at={"threshold": 0.0})
+    knob = THRESHOLD
     examples = ({"threshold": 1.0},)
 
     def __post_init__(self) -> None:

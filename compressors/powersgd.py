@@ -29,6 +29,7 @@ from torch import Tensor
 from compressors.api import (
     Communicator,
     Input,
+    Knob,
     Reduced,
     Reducer,
     Segment,
@@ -58,6 +59,7 @@ class PowerSGD(Reducer):
     warm_start: bool = True
     residual: str = "local"
 
+    knob = Knob("rank")
     examples = ({"rank": 1}, {"rank": 2, "warm_start": False}, {"rank": 2, "residual": "mean"})
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compressors.api import METADATA, Codec, Field, Plan, Step, Traits, is_count, require, squared_norm
+from compressors.api import METADATA, Codec, Field, Knob, Plan, Step, Traits, is_count, require, squared_norm
 from compressors.core import rules
 from compressors.core.fields import PayloadType
 from compressors.core.randomness import uniform
@@ -44,6 +44,7 @@ class QSGD(Codec):
     norm: str = "max"
 
     traits = Traits(exact=False, dense=True, seeded=True, unbiased=True)
+    knob = Knob("bits", lowest=2, highest=MOST_BITS)
     examples = ({"bits": 4}, {"bits": None, "levels": 10, "norm": "l2"}, {"bits": 2, "bucket_size": 100})
 
     def __post_init__(self) -> None:

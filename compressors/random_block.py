@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compressors.api import INDICES, VALUES, CodecWithDensity, Field, Step, Traits, require_flag
 from compressors.core.fields import Joining
+from compressors.core.knob import DENSITY
 from compressors.core.payloads import as_indices, numpy_knows
 from compressors.core.rules import Drawn
 
@@ -62,6 +63,7 @@ class RandomBlock(CodecWithDensity):
     shared_coordinates: bool = True
 
     payload = Block
+    knob = DENSITY._replace(dense_at=1.0)  # no index is sent
     examples = (
         {"density": 0.1, "shared_coordinates": False},
         {"density": 0.1, "shared_coordinates": True},

@@ -24,6 +24,7 @@ from compressors.api import (
     squared_norm,
     take,
 )
+from compressors.core.knob import DENSITY
 from compressors.core.payloads import as_indices, index_dtype
 from compressors.core.randomness import distinct_coordinates
 from compressors.core.rules import Drawn
@@ -44,6 +45,7 @@ class RandomK(CodecWithDensity):
     unbiased: bool = False
 
     payload = Sparse
+    knob = DENSITY._replace(dense_at=1.0)  # no index is sent
     examples = (
         {"density": 0.1, "shared_coordinates": False},
         {"density": 0.1, "shared_coordinates": True},

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from compressors.api import INDICES, Codec, Field, Step, Traits, at_least, is_real, require, squared_norm
 from compressors.core.checks import require_density
+from compressors.core.knob import THRESHOLD
 from compressors.core.payloads import index_dtype
 from compressors.core.rules import SignsAtLeast
 from compressors.hard_threshold import known_threshold
@@ -47,6 +48,7 @@ class Strom(Codec):
 
     payload = Signed
     traits = Traits(ragged=True, exact=False)
+    knob = THRESHOLD
     examples = ({"threshold": 1.0},)
 
     def __post_init__(self) -> None:

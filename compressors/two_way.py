@@ -17,6 +17,7 @@ from compressors.api import (
     Codec,
     Communicator,
     Input,
+    Knob,
     Plan,
     Reduced,
     Reducer,
@@ -64,6 +65,16 @@ class TwoWay(Reducer):
     def traits(self) -> Traits:
         up, down = self.up.traits, self.down.traits
         return Traits(exact=False, dense=True, seeded=up.seeded or down.seeded, relays=True)
+
+    @property
+    def knob(self) -> Knob | None:
+        """That of ``up``; with the same one of ``down``, both together."""
+        if self.up.knob is None:
+            return None
+        knob = self.up.knob.within("up")
+        if self.down.knob != self.up.knob:
+            return knob
+        return knob._replace(others={**knob.others, **self.down.knob.within("down").factors})
 
     @property
     def kinds(self) -> tuple[str, ...]:

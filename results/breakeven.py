@@ -16,19 +16,15 @@ docs/guides/your_network.md states the measured error of these predictions.
 """
 
 import argparse
-import json
 import math
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from results.command import in_a_line, parser
+from results.command import answer_of, in_a_line, parser
 from results.compare.measures import num_parameters
-from results.escaping import one_line
 from results.read.folders import finished_runs
 from results.read.run import Run
 from results.read.sessions import LastSession
@@ -40,7 +36,6 @@ from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, judge, predict, table
 
 ROOT = Path(__file__).parents[1]
-MEASURING = f"{__name__.removesuffix('results.breakeven')}trainers.advice"  # in a wheel, below its package
 NEEDED = (
     "time/gradient_seconds",
     "time/update_seconds",
@@ -175,13 +170,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "settings": {name: value for name, value in settings.items() if value is not None},
         "compute_seconds": None if options.compute_ms is None else options.compute_ms / 1e3,
     }
-    command = [sys.executable, "-m", MEASURING, json.dumps(asked)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        silent = f"python -m {MEASURING} printed no message, exit status {done.returncode}"
-        printed = (done.stderr.strip() or silent).splitlines()[-1]
-        raise ValueError(one_line(printed.removeprefix("error: ")))
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer_of("trainers.advice", asked)
 
 
 def cost_of(row: list[Any]) -> Cost:

@@ -1,15 +1,21 @@
 """Parts shared by the commands: parsers, errors in one line, files and paragraphs."""
 
 import argparse
+import json
 import os
 import stat
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from results.escaping import one_line
 from trainers.records.safe_files import replacing, write_whole
+
+ROOT = Path(__file__).parents[1]
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -64,6 +70,26 @@ def writing_over(path: Path) -> Iterator[Path]:
             os.fchmod(file.fileno(), stat.S_IMODE(whole.stat().st_mode))
         yield partial
     file.close()
+
+
+def answer_of(program: str, question: object) -> Any:
+    """The JSON that a program of this project, a module, prints for ``question``, in a separate process.
+
+    Raises ``ValueError`` with the program's last message if it fails.
+    """
+    module = f"{__name__.removesuffix('results.command')}{program}"  # in a wheel, below its package
+    done = subprocess.run(
+        [sys.executable, "-m", module, json.dumps(question)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        silent = f"python -m {module} printed no message, exit status {done.returncode}"
+        printed = (done.stderr.strip() or silent).splitlines()[-1]
+        raise ValueError(one_line(printed.removeprefix("error: ")))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def paragraph(words: str) -> str:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from command_line import command
 from configs import resolved
+from knobs_here import entry_of
 from own_process import say
 from packages import EXAMPLE, install, install_example, write_metadata
 
@@ -103,6 +104,19 @@ def test_a_compressor_of_graces_runs_in_the_adapter(tmp_path: Path) -> None:
     assert summary["comm/message_bytes_total"] == 2 * kept * (4 + 8)  # 2 steps; GRACE's indices are int64
     alone = command(*TINY, "compressor._target_=theirs.top.TopK", PYTHONPATH=str(site))
     assert "theirs.top.TopK is not a compressor: it has no encode or reduce" in alone.stderr
+
+
+def test_a_knob_of_an_installed_method_meets_byte_budgets(site: Path) -> None:
+    """Declared in its class, or named: a setting of GRACE's compressor."""
+    install_example(site)
+    adapted = "_target_: compressors.grace.Grace\ncompressor:\n  _target_: theirs.top.TopK\n  share: 0.1\n"
+    install(site, "theirs", {"top.py": GRACES, "conf/compressor/theirs.yaml": adapted})
+    knob = entry_of("stride").knob
+    assert knob is not None and knob.overrides(40.4) == "compressor.every=40"
+    assert knob.match(lambda every: 2e8 / every, 1e6, knob.first_value(100, 1000)) == 200
+    assert entry_of("theirs").knob is None
+    named = entry_of("theirs", "compressor.compressor.share").knob
+    assert named is not None and named.directed(lambda share: share).slope == 1
 
 
 WAYS = {

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from compressors.core.communicator import Communicator
 from compressors.core.fields import PayloadType, declared
+from compressors.core.knob import Knob
 from compressors.core.rules import Rounding, Rule
 from compressors.core.segments import Input, Segment, State, Step
 
@@ -87,6 +88,11 @@ class Codec:
     @property
     def traits(self) -> Traits:
         return Traits()
+
+    @property
+    def knob(self) -> Knob | None:
+        """The setting that changes the bytes; None if there is none."""
+        return None
 
     @property
     def uses_learning_rate(self) -> bool:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from compressors.core.codec import Compressed, Plan, Traits
 from compressors.core.communicator import Communicator
+from compressors.core.knob import Knob
 from compressors.core.segments import Input, Segment, State, Step
 
 
@@ -26,6 +27,11 @@ class Reducer:
     @property
     def traits(self) -> Traits:
         return Traits()
+
+    @property
+    def knob(self) -> Knob | None:
+        """The setting that changes the bytes; None if there is none."""
+        return None
 
     @property
     def kinds(self) -> tuple[str, ...]:

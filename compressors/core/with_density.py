@@ -8,6 +8,7 @@ from torch import Tensor
 from compressors.core.checks import require_density
 from compressors.core.codec import Codec, Plan
 from compressors.core.density import density_schedule, elements_of, unsent_share
+from compressors.core.knob import DENSITY, Knob
 from compressors.core.norms import squared_norm
 from compressors.core.reducer import Reducer
 from compressors.core.segments import Step
@@ -26,6 +27,10 @@ class WithDensity:
     def __post_init__(self) -> None:
         require_density(type(self).__name__, self.density)
         object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
+
+    @property
+    def knob(self) -> Knob | None:
+        return DENSITY
 
     def check(self, plan: Plan) -> None:
         self.schedule.check_num_epochs(len(plan.rates))

@@ -12,8 +12,10 @@ A package tests its methods by a class that pytest collects:
 ``total_error.compressors`` and a conf folder.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +73,14 @@ def codec_of(case: Case) -> Codec:
     if not is_codec(method):
         pytest.skip(f"{case} is not a codec")
     return method
+
+
+def with_setting(method: Any, name: str, value: object) -> Any:
+    """A copy of ``method`` with another value of a field, such as density, or first.density of a part."""
+    name, _, rest = name.partition(".")
+    return dataclasses.replace(
+        method, **{name: with_setting(getattr(method, name), rest, value) if rest else value}
+    )
 
 
 def require_conserving(reducer: Reducer) -> None:
@@ -323,6 +333,25 @@ class Contract:
         assert charged.any()
         if reducer.has_a_value_each:
             assert charged[:, VALUES].tolist() == (4 * reduced.compressed["a"].counts).tolist()
+
+    def test_the_knob_changes_the_bytes_as_declared(self, case: Case) -> None:
+        knob = case.method().knob
+        is_first = (
+            {} if knob and knob.setting == "threshold" else {"threshold": None}
+        )  # of MiCRO, later adapted
+        value = knob and reduce(getattr, knob.setting.split("."), case.method())
+        if value is None:
+            pytest.skip(f"{case} has no knob, or no value of it")
+        sent = []
+        for at in (value, 2 * value) if isinstance(value, int) and value < 4 else (value / 2, value):
+            method = case.method(**is_first)
+            for name, factor in knob.factors.items():
+                method = with_setting(method, name, type(value)(at * factor))
+            reducer = reducer_of(method, D)
+            communicator = communicator_for(reducer, W)
+            reduce_once(reducer, gradients() ** 3, communicator=communicator)
+            sent.append(communicator.take_charges().sum())
+        assert (sent[1] > sent[0]) == (knob.slope > 0) and sent[1] != sent[0]
 
     def test_bytes_are_those_of_the_payloads(self, case: Case) -> None:
         """Charges are the bytes of the payload's fields, by declared kind, and of a ragged method's counts.

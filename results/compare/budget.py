@@ -1,45 +1,52 @@
-"""Equal budgets: the threshold that sends as many bytes as Top-k at a density, or the reverse.
+"""Equal budgets: the setting at which one method sends as many bytes as another one.
 
     python -m results budget OVERRIDE ... --density 0.01 [--to conf/budget/NAME.yaml]
     python -m results budget OVERRIDE ... --threshold 1e-3 [--to conf/budget/NAME.yaml]
+    python -m results budget OVERRIDE ... --given powersgd=2 --method my_method [--knob compressor.factor]
 
-OVERRIDEs define the training, as after `python run.py`: `experiment=small/lstm seed=1`. Compared are the
-bytes that leave a worker over the whole training, if each worker has its own machine; with --match handed,
-the bytes that a worker hands to collectives. A pilot, which tries one setting, is therefore a whole training;
-the override `trainer.steps=N` makes it shorter and the match less exact. Each pilot has a normal run folder,
-so a finished pilot is not run again. The command prints the budget, the bytes of both methods and their
-difference. With --to it writes the budget as a choice of the group `budget`. Then `python run.py -m
-budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
+OVERRIDEs define the training, as after `python run.py`: `experiment=small/lstm seed=1`. The given method has
+its knob at a value: --density is short for --given top_k=D, --threshold for --given hard_threshold=L. The
+other method is --method, by default hard_threshold beside Top-k and top_k beside any other. A method's class
+declares its knob; --knob names another setting of the one that is searched for. Compared are the bytes that
+leave a worker over the whole training, if each worker has its own machine; with --match handed, the bytes
+that a worker hands to collectives. A pilot, which tries one setting, is therefore a whole training; the
+override `trainer.steps=N` makes it shorter and the match less exact. Each pilot has a normal run folder, so a
+finished pilot is not run again. The command prints the settings, the bytes of both methods and their
+difference. With --to it writes a density and a threshold as a choice of the group `budget`. Then `python
+run.py -m budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
 """
 
+import argparse
 import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import trainers.records.files as run_files
-from results.command import parser, write_over
+from results.command import ROOT, in_a_line, parser, write_over
+from results.compare.knobs import Knob, Pilot, declared_knobs, without_knob
 from results.compare.measures import HANDED_BYTES, LINK_BYTES
 from results.escaping import one_line
 
-ROOT = Path(__file__).parents[2]
 BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}
-SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
-REPLACED = ("compressor", *SETTING.values())  # overrides that a pilot sets itself
+RATIO = "comm/compression_ratio"
+BUDGETS = ("budget.density", "budget.threshold")  # the settings of a choice of the group ``budget``
 
 
 @dataclass(frozen=True)
-class Pilot:
-    """One finished training with one setting of the compressor."""
+class Method:
+    """A compressor of run.py, and its knob."""
 
-    value: float  # density or threshold
-    sent: float  # bytes per worker, of a kind in ``BYTES``
-    density: float  # average over the training
-    folder: str
+    name: str
+    knob: Knob
+
+    def overrides(self, value: float | None) -> list[str]:
+        """With ``value`` None the settings are those of its config."""
+        return [f"compressor={self.name}", *([] if value is None else self.knob.overrides(value).split())]
 
 
 @dataclass(frozen=True)
@@ -57,61 +64,13 @@ class Match:
         return self.found.sent / self.given.sent - 1
 
 
-class PilotError(Exception):
+class PilotError(ValueError):
     """A pilot failed, or no setting meets the budget."""
 
 
-def search(
-    pilot: Callable[[float], Pilot], wanted: float, start: float, *, slope: float, tolerance: float, runs: int
-) -> tuple[Pilot, int]:
-    """The trial that sends ``wanted`` bytes within ``tolerance``, or comes closest, and the number of trials.
-
-    The bytes are modelled as a power law of the setting, first with exponent ``slope``, then through the
-    last two trials. When the wanted bytes lie between two trials, all further trials are in that interval.
-    There are at most ``runs`` trials.
-    """
-    trials: list[Pilot] = []
-    value = start
-    while len(trials) < runs:
-        trials.append(pilot(value))
-        best = min(trials, key=lambda trial: abs(math.log(trial.sent / wanted)))
-        if abs(best.sent / wanted - 1) <= tolerance:
-            break
-        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # run_pilot rounds alike
-        if any(trial.value == value for trial in trials):
-            break
-    return best, len(trials)
-
-
-def _next_value(trials: Sequence[Pilot], wanted: float, slope: float) -> float:
-    last = trials[-1]
-    if len(trials) > 1:
-        before = trials[-2]
-        measured = math.log(last.sent / before.sent) / math.log(last.value / before.value)
-        if measured * slope > 0:  # bytes are random: a training may send more at a higher threshold
-            slope = measured
-    step = math.log(wanted / last.sent) / slope
-    value = last.value * math.exp(max(-3.0, min(3.0, step)))
-    more = [trial for trial in reversed(trials) if trial.sent > wanted]  # of equal trials, the latest
-    less = [trial for trial in reversed(trials) if trial.sent < wanted]
-    if more and less:
-        nearest = min(more, key=lambda trial: trial.sent), max(less, key=lambda trial: trial.sent)
-        low, high = sorted(trial.value for trial in nearest)
-        if not low < value < high:
-            value = math.sqrt(low * high)
-    return value
-
-
-def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: str = "link") -> Pilot:
+def run_pilot(method: Method, value: float | None, overrides: Sequence[str], by: str = "link") -> Pilot:
     """One training by run.py in its own process. Raises ``PilotError`` if it is refused or fails."""
-    value = float(f"{value:.4g}")
-    command = [
-        sys.executable,
-        "run.py",
-        *overrides,
-        f"compressor={compressor}",
-        f"{SETTING[compressor]}={value}",
-    ]
+    command = [sys.executable, "run.py", *overrides, *method.overrides(value)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*; its numbers:)$", done.stdout, re.M)
     if done.returncode or not found:
@@ -119,8 +78,9 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: st
         reason = printed[-1] if printed else f"no output, exit status {done.returncode}"
         raise PilotError(f"{' '.join(command[1:])}: {reason}")
     folder = ROOT / next(name for name in found[-1] if name)
-    summary = _summary(folder, BYTES[match])
-    return Pilot(value, summary[BYTES[match]], summary["compression/density_mean"], str(folder))
+    summary = _summary(folder, BYTES[by])
+    value = math.nan if value is None else value if method.knob.is_whole else float(f"{value:.4g}")
+    return Pilot(value, summary[BYTES[by]], summary["compression/density_mean"], str(folder))
 
 
 def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
@@ -140,53 +100,54 @@ def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
 
 def match(
     overrides: Sequence[str],
-    given: str,
-    value: float,
+    given: Method,
+    value: float | None,
+    other: Method,
     *,
     tolerance: float,
     runs: int,
     by: str = "link",
     start: float | None = None,
 ) -> Match:
-    """The setting of the other method that sends as many bytes as ``given`` at ``value``.
+    """The setting of ``other`` that sends as many bytes as ``given`` at ``value``.
 
-    ``start`` is the first setting tried. By default it is the average density of ``given``, or the threshold
-    of the paper's rule for it. Raises ``PilotError`` if a pilot is refused or fails.
+    ``start`` is the first setting tried. By default it is the one with the average density of ``given``, or
+    if that is dense, the one for its bytes. Raises ``PilotError`` if a pilot is refused or fails, and
+    ``ValueError`` for a knob that does not change the bytes.
     """
-    other = "hard_threshold" if given == "top_k" else "top_k"
     first = run_pilot(given, value, overrides, by)
-    if other == "top_k":
-        usual, slope = first.density, 1.0
-    else:  # by the paper's rule, a threshold's bytes are proportional to value^-2
-        usual, slope = _rule(first, overrides), -2.0
 
     def pilot(trial: float) -> Pilot:
         found = run_pilot(other, trial, overrides, by)
-        kind = "density" if other == "top_k" else "threshold"
-        print(
-            f"{kind} {found.value:g}: {found.sent:,.0f} bytes, {found.sent / first.sent - 1:+.1%}", flush=True
-        )
+        setting = other.knob.overrides(trial)
+        print(f"{setting}: {found.sent:,.0f} bytes, {found.sent / first.sent - 1:+.1%}", flush=True)
         return found
 
-    begin = usual if start is None else start
-    found, count = search(pilot, first.sent, begin, slope=slope, tolerance=tolerance, runs=runs)
+    knob = other.knob.directed(lambda trial: pilot(trial).sent)
+    begin = _first_value(first, knob) if start is None else start
+    found, count = knob.search(pilot, first.sent, begin, tolerance=tolerance, runs=runs)
     return Match(first, found, count, by)
 
 
-def _rule(pilot: Pilot, overrides: Sequence[str]) -> float:
-    """The threshold 1 / (2 sqrt(k)), where k is the number of elements that ``pilot`` sent per step."""
-    layers = _summary(Path(pilot.folder))["layers"]
-    return 1 / (2 * math.sqrt(pilot.density * sum(layer["elements"] for layer in layers.values())))
+def _first_value(given: Pilot, knob: Knob) -> float:
+    """The value of ``knob`` at which about as many entries are sent, or if all are, as many bytes."""
+    summary = _summary(Path(given.folder))
+    size = sum(layer["elements"] for layer in summary["layers"].values())
+    share = 1 / (2 * given.density) if given.density < 1 else summary.get(RATIO, 1.0)
+    return min(knob.highest, knob.first_value(share, size))
 
 
-def as_yaml(top_k: Pilot, threshold: Pilot, found: Match, command: str) -> str:
-    """A choice of the group ``budget``."""
+def as_yaml(settings: Sequence[str], found: Match, methods: Sequence[str], command: str) -> str:
+    """A choice of the group ``budget`` with the ``settings`` of both methods, as budget.density=VALUE."""
+    values = dict(word.removeprefix("budget.").split("=") for word in settings)
+    pairs = zip(methods, (found.given, found.found), strict=True)
+    sent = "; ".join(f"{name} {pilot.sent:,.0f}, density {pilot.density:.4%}" for name, pilot in pairs)
     return (
         f"# {command}\n"
-        f"# Bytes per worker, {found.by}: top_k {top_k.sent:,.0f}; hard_threshold {threshold.sent:,.0f},\n"
-        f"# density {threshold.density:.4%} on average; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
-        f"density: {top_k.value:g}\n"
-        f"threshold: {threshold.value:g}\n"
+        f"# Bytes per worker, {found.by}: {sent} on average; {found.mismatch:+.2%}\n"
+        f"# after {found.pilots} pilots.\n"
+        f"density: {values['density']}\n"
+        f"threshold: {values['threshold']}\n"
         "schedule: constant\n"
     )
 
@@ -195,8 +156,11 @@ def main(arguments: list[str] | None = None) -> int:
     own = parser("budget", __doc__)
     own.add_argument("overrides", nargs="*", help="what is trained: overrides of run.py")
     given = own.add_mutually_exclusive_group(required=True)
-    given.add_argument("--density", type=float, help="match Top-k at this density by a threshold")
-    given.add_argument("--threshold", type=float, help="match this threshold by a Top-k")
+    given.add_argument("--density", type=float, help="match Top-k at this density")
+    given.add_argument("--threshold", type=float, help="match this threshold")
+    given.add_argument("--given", metavar="NAME[=VALUE]", help="match this method, its knob at VALUE")
+    own.add_argument("--method", metavar="NAME", help="the method whose setting is searched for")
+    own.add_argument("--knob", metavar="KEY", help="the setting that is searched for (default: as declared)")
     own.add_argument("--tolerance", type=float, default=0.02, help="share of the bytes (default 0.02)")
     own.add_argument(
         "--match", choices=BYTES, default="link", help="bytes that leave a worker (default), or handed over"
@@ -205,59 +169,78 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--start", type=float, help="first setting tried; a good guess saves pilots")
     own.add_argument("--to", type=Path, help="write the budget here")
     options = own.parse_args(arguments)
-    is_density = options.density is not None
-    method, value = ("top_k", options.density) if is_density else ("hard_threshold", options.threshold)
-    try:
-        if not (math.isfinite(value) and value > 0):
-            raise PilotError(f"--{'density' if is_density else 'threshold'} must be > 0, got {value}")
-        if options.runs < 1:
-            raise PilotError(f"--runs must be at least 1, got {options.runs}")
-        if not (math.isfinite(options.tolerance) and options.tolerance > 0):
-            raise PilotError(f"--tolerance must be > 0, got {options.tolerance}")
-        if options.start is not None and not (math.isfinite(options.start) and options.start > 0):
-            raise PilotError(f"--start must be > 0, got {options.start}")
-        if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
-            raise PilotError(f"--to must be a .yaml in a folder that is there, got {options.to}")
-        methods = " and ".join(SETTING)
-        for word in options.overrides:
-            if word.lstrip("+").partition("=")[0] in REPLACED:
-                raise PilotError(f"{word} has no effect: pilots train {methods} with their own settings")
-        overrides = [*options.overrides, "tracker=none"]
-        found = match(
-            overrides,
-            method,
-            value,
-            tolerance=options.tolerance,
-            runs=options.runs,
-            by=options.match,
-            start=options.start,
+    return in_a_line(lambda: _work(options))
+
+
+def _work(options: argparse.Namespace) -> None:
+    name, value = _given(options)
+    other = options.method or ("hard_threshold" if name == "top_k" else "top_k")
+    if options.runs < 1:
+        raise ValueError(f"--runs must be at least 1, got {options.runs}")
+    for option in ("tolerance", "start"):
+        number = getattr(options, option)
+        if number is not None and not (math.isfinite(number) and number > 0):
+            raise ValueError(f"--{option} must be > 0, got {number}")
+    if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
+        raise ValueError(f"--to must be a .yaml in a folder that is there, got {options.to}")
+    knobs = declared_knobs([([f"compressor={name}"], None), ([f"compressor={other}"], options.knob)])
+    fixed = [each for each, knob in zip((name, other), knobs, strict=True) if knob is None]
+    if other in fixed or (fixed and value is not None):
+        raise ValueError(without_knob(fixed))
+    pair = [Method(each, knob or Knob(factors={})) for each, knob in zip((name, other), knobs, strict=True)]
+    keys = [key for method in pair for key in method.knob.factors]
+    if options.to is not None and sorted(keys) != sorted(BUDGETS):
+        raise ValueError(
+            f"--to takes methods whose knobs are {' and '.join(BUDGETS)}, got {' and '.join(keys)}"
         )
-    except PilotError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    pair = (found.given, found.found)
-    top_k, threshold = pair if method == "top_k" else pair[::-1]
-    for name, pilot in (("top_k", top_k), ("hard_threshold", threshold)):
-        how = "that leave a worker" if found.by == "link" else "that a worker hands over"
-        sent = f"{pilot.sent:,.0f} bytes {how}"
-        print(f"{name} {pilot.value:g}: {sent}, average density {pilot.density:.4%}")
+    for word in options.overrides:
+        if word.lstrip("+").partition("=")[0] in ("compressor", *keys):
+            raise ValueError(f"{word} has no effect: pilots train {name} and {other} with their own settings")
+    found = match(
+        [*options.overrides, "tracker=none"],
+        pair[0],
+        value,
+        pair[1],
+        tolerance=options.tolerance,
+        runs=options.runs,
+        by=options.match,
+        start=options.start,
+    )
+    settings = pair[0].overrides(value)[1:] + pair[1].overrides(found.found.value)[1:]
+    how = "that leave a worker" if found.by == "link" else "that a worker hands over"
+    for method, at, pilot in zip(pair, (value, found.found.value), (found.given, found.found), strict=True):
+        words = " ".join(method.overrides(at))
+        print(f"{words}: {pilot.sent:,.0f} bytes {how}, average density {pilot.density:.4%}")
     print(f"the one found sends {found.mismatch:+.2%} bytes, after {found.pilots} pilots")
     if options.to is not None:
-        words = " ".join(
-            [
-                "python -m results budget",
-                *options.overrides,
-                *(["--match handed"] if found.by == "handed" else []),
-                f"--{'density' if method == 'top_k' else 'threshold'} {value:g}",
-            ]
-        )
-        try:
-            write_over(options.to, as_yaml(top_k, threshold, found, words))
-        except OSError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
+        words = [
+            "python -m results budget",
+            *options.overrides,
+            f"--given {name}={value:g}",
+            f"--method {other}",
+        ]
+        words += ["--match handed"] * (found.by == "handed")
+        write_over(options.to, as_yaml(settings, found, (name, other), " ".join(words)))
         print(options.to)
     if abs(found.mismatch) > options.tolerance:
-        print(f"error: no setting came within {options.tolerance:.1%}", file=sys.stderr)
-        return 1
-    return 0
+        raise PilotError(f"no setting came within {options.tolerance:.1%}")
+
+
+def _given(options: argparse.Namespace) -> tuple[str, float | None]:
+    """The given method and the value of its knob, or None for the settings of its config."""
+    for option, name in (("density", "top_k"), ("threshold", "hard_threshold")):
+        if (value := getattr(options, option)) is not None:
+            return name, _positive(value, f"--{option}")
+    name, equals, word = options.given.partition("=")
+    try:
+        return name, _positive(float(word), "--given's value") if equals else None
+    except ValueError:
+        raise ValueError(
+            f"--given must be NAME or NAME=VALUE with a value > 0, got {options.given}"
+        ) from None
+
+
+def _positive(value: float, option: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{option} must be > 0, got {value}")
+    return value

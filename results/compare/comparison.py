@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from results.compare.measures import Measure, break_even, costs, num_parameters, qualities
+from results.compare.measures import Measure, break_even, costs, num_parameters, qualities, unequal_bytes
 from results.compare.paper import OFFSETS, PROBLEMS
 from results.compare.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
 from results.compare.verdicts import NOT_COMPARABLE, Verdict, verdict
@@ -121,6 +121,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
         for method, seeds in methods.items()
     ]
     of_name = {called[method]: seeds for method, seeds in methods.items()}
+    notes += filter(None, [unequal_bytes(of_name)])
     notes += _without_interval(of_name, [*of_group, *costs(group)])
     compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
     if unshown := [row.name for row in compared if not row.difference.is_shown]:

@@ -1,8 +1,9 @@
 """Measures of a run in a table: quality and cost."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
 from results.read.run import Run
@@ -12,6 +13,7 @@ from trainers.records.break_even import in_words
 PERCENT = 100
 LINK_BYTES = "comm/link_bytes_sent_total"  # bytes that left a worker, by which methods are compared
 HANDED_BYTES = "comm/bytes_sent_total"  # bytes that a worker handed to collectives
+EQUAL = 0.1  # the largest difference in bytes, as a share, of methods that are compared without a warning
 _SPLITS = {"validation": "validation", "test": "test"}
 _SPLITS |= {"average/validation": "averaged weights' validation", "average/test": "averaged weights' test"}
 _QUALITIES = {  # metric: label, factor, digits after the point
@@ -104,6 +106,25 @@ def break_even(runs: Sequence[Run]) -> list[Measure]:
     """The link speed below which a run was faster than dense training, if a run has it."""
     found = Measure(BREAK_EVEN, "faster than dense, link", _of(BREAK_EVEN), words=in_words)
     return [found] if found.values(runs) else []
+
+
+def unequal_bytes(methods: Mapping[str, Sequence[Run]]) -> str:
+    """A warning if methods sent bytes that differ by more than ``EQUAL``; empty if not.
+
+    The bytes are those that left a worker, mean over a method's runs. Dense training does not count.
+    """
+    sent = {}
+    for name, runs in methods.items():
+        found = [run.summary[LINK_BYTES] for run in runs if run.summary.get(LINK_BYTES)]
+        if found and runs[0].compressor != "none":
+            sent[name] = fmean(found)
+    least, most = min(sent, key=sent.__getitem__, default=""), max(sent, key=sent.__getitem__, default="")
+    if not sent or sent[most] <= (1 + EQUAL) * sent[least]:
+        return ""
+    return (
+        f"the bytes that left a worker differ by more than {EQUAL:.0%}, so methods are not compared at equal "
+        f"bytes: from {sent[least] / 1e6:.3g} MB ({least}) to {sent[most] / 1e6:.3g} MB ({most})"
+    )
 
 
 def require_several_workers(runs: Iterable[Run]) -> None:

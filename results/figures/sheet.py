@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from results.compare.measures import unequal_bytes
 from results.figures.description import Methods, Panel, notes_of
 from results.figures.groups import Group, code_note, legend_labels, seeds_of
+from results.figures.metrics import BYTES
 from results.figures.panels import draw as draw_panel
 from results.figures.style import apply_style, apply_to_axis
 
@@ -37,7 +39,7 @@ def of_group(
         group.styles,
         legend_labels(drawn),
         families={method: runs[0].identity.method.family for method, runs in drawn.items()},
-        notes=[*_not_drawn(group, drawn), *([note] if (note := code_note(runs)) else [])],
+        notes=[*_not_drawn(group, drawn), *_unequal_bytes(drawn, panels), *filter(None, [code_note(runs)])],
         height=height,
         share_y=share_y,
     )
@@ -102,6 +104,14 @@ def _with_common_y(rows: Sequence[Sequence[Panel]]) -> list[list[Panel]]:
 def _wrapped(label: str, height: float) -> str:
     """A label, wrapped to lines that fit a panel of this height."""
     return "\n".join(textwrap.wrap(" ".join(label.split()), int((height - 0.2) / NARROW_CHARACTER)))
+
+
+def _unequal_bytes(drawn: Methods, panels: Sequence[Panel]) -> list[str]:
+    """A note on unequal bytes, which every axis of bytes shows."""
+    said = unequal_bytes(drawn)
+    if not said or all(panel.x.label.startswith(BYTES.label.split(",")[0]) for panel in panels):
+        return []
+    return [f"{said[0].upper()}{said[1:]}."]
 
 
 def _not_drawn(group: Group, drawn: Methods) -> list[str]:

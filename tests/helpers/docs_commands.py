@@ -105,7 +105,8 @@ def require_results(words: list[str]) -> None:
     if command == "study" and rest and rest[0] not in SHORTENED:
         assert rest[0] in STUDIES, f"no study {rest[0]}"
     if command == "budget":
-        require_overrides([word for word in rest if "=" in word and not word.startswith("-")])
+        typed = [word for word, before in zip(rest, ["", *rest], strict=False) if not before.startswith("--")]
+        require_overrides([word for word in typed if "=" in word and not word.startswith("-")])
 
 
 def require_overrides(words: list[str]) -> None:

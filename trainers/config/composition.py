@@ -21,7 +21,12 @@ from trainers.records.plain import Config
 
 
 def compose(overrides: Sequence[str]) -> Config:
-    """The resolved config that ``run.py`` composes of these words; raises ``ConfigError``.
+    """The resolved config that ``run.py`` composes of these words; raises ``ConfigError``."""
+    return compose_with_references(overrides)[0]
+
+
+def compose_with_references(overrides: Sequence[str]) -> tuple[Config, Config]:
+    """``compose``, and the same config with its references, such as ``${budget.density}``.
 
     Hydra's global state is restored afterwards. The limits on config files (``guard``) stay installed in this
     process.
@@ -42,7 +47,8 @@ def compose(overrides: Sequence[str]) -> Config:
             with sweep_jobs.interpolating(config):
                 with open_dict(config):
                     del config["hydra"]
-                return resolve(config, typed)
+                references: Any = OmegaConf.to_container(config, resolve=False)
+                return resolve(config, typed), references
         except HydraException as error:
             raise ConfigError(hydra_message(error)) from error
         finally:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Sparse, Step, Traits, is_count, require, squared_norm, take
+from compressors.api import Codec, Knob, Sparse, Step, Traits, is_count, require, squared_norm, take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,7 @@ class Stride(Codec):
 
     payload = Sparse  # class of the payload that encode returns
     traits = Traits(linear=True, drawn=True, seeded=True, lossless_at={"every": 1})
+    knob = Knob("every", slope=-1)  # the setting that changes the bytes: a higher value sends less
     examples = ({"every": 4},)  # settings that the contract is tested with
 
     def __post_init__(self) -> None:

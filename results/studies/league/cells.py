@@ -3,26 +3,31 @@
 A pilot is a training with the tuning seed; the bytes that it sends set the method's knob.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
-from results.studies.league.knobs import TOLERANCE, Entry, UnreachableError, entry_of
+from results.compare.knobs import TOLERANCE, UnreachableError, without_knob
+from results.studies.league.methods import Entry, entries_of
 from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial
 
 
-def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, jobs: int) -> None:
+def train_methods(
+    tasks: Sequence[str], names: Sequence[str], train: Trainings, jobs: int, knob: str | None = None
+) -> None:
     """Train the baseline and then the methods ``names`` on ``tasks``, ``jobs`` methods at a time.
 
-    Finished trainings are not repeated. Methods that a task excludes are not trained on it. Raises
-    ``ValueError`` for another method that run.py refuses, after the trainings of the other methods.
+    ``knob`` replaces their knobs. Finished trainings are not repeated. Methods that a task excludes are not
+    trained on it. Raises ``ValueError`` for another method that run.py refuses, after the trainings of the
+    other methods.
     """
     tasks, names = dict.fromkeys(tasks), dict.fromkeys(names)
-    entries = [entry_of(name) for name in names]
+    others = entries_of([name for name in names if name != BASELINE], knob)
+    if fixed := [entry.name for entry in others if entry.knob is None]:
+        train.report(f"{without_knob(fixed)}: one setting is trained, for all budgets that its bytes meet")
     with ThreadPoolExecutor(jobs) as pool:
         dense = dict(zip(tasks, pool.map(lambda task: _baseline(task, train), tasks), strict=True))
-        others = [entry for entry in entries if entry.name != BASELINE]
         trainings = {
             pool.submit(train_method, task, entry, dense[task], train): f"{task} {entry.name}"
             for task in tasks
@@ -49,7 +54,8 @@ def _baseline(task: str, train: Trainings) -> Outcome:
 
     Raises ``ValueError`` if it fails at every rate.
     """
-    outcomes = tune_and_compare(task, entry_of(BASELINE), None, "", train)
+    entry = Entry(BASELINE, (f"compressor={BASELINE}",), None)
+    outcomes = tune_and_compare(task, entry, None, "", train)
     if not outcomes:
         raise ValueError(f"dense training fails on {task} at every rate")
     return outcomes[0]
@@ -60,6 +66,8 @@ def train_method(task: str, entry: Entry, dense: Outcome, train: Trainings) -> N
     if entry.knob is None:
         train_without_knob(task, entry, dense, train)
         return
+    entry = replace(entry, knob=entry.knob.directed(pilots(task, entry, SHARES[0], train)))
+    assert entry.knob is not None
     value: float | None = None
     for previous, share in zip((SHARES[0], *SHARES), SHARES, strict=False):
         if value is None:
@@ -98,10 +106,7 @@ def train_at_budget(
     assert knob is not None
 
     def match(rate: float, start: float) -> float:
-        def sent(value: float) -> float:
-            return train(entry, Trial(task, entry.name, share, knob.overrides(value), rate, TUNING_SEED)).sent
-
-        return knob.match(sent, wanted, start)
+        return knob.match(pilots(task, entry, share, train, rate), wanted, start)
 
     low, usual, _ = TASKS[task].rates(entry.name)
     try:
@@ -114,7 +119,8 @@ def train_at_budget(
             return None
         for rate in rates_by_quality(task, tried):
             is_off = abs(tried[rate].sent / wanted - 1) > TOLERANCE
-            needs_match = knob.depends_on_gradients and rate != matched_rate and is_off
+            depends = knob.is_ragged or tried[rate].sent != tried.get(matched_rate, tried[rate]).sent
+            needs_match = depends and is_off and rate != matched_rate
             try:
                 value = match(rate, value) if needs_match else value
             except (UnreachableError, TrainingError):  # at this rate only: ``matched_rate`` meets the budget
@@ -126,6 +132,17 @@ def train_at_budget(
     except TrainingError:
         return None
     raise UnreachableError
+
+
+def pilots(
+    task: str, entry: Entry, share: int, train: Trainings, rate: float | None = None
+) -> Callable[[float], float]:
+    """The bytes of a pilot with a value of the knob, at ``rate`` or the task's own."""
+    knob, rate = entry.knob, rate or TASKS[task].rates(entry.name)[1]
+    assert knob is not None
+    return lambda value: (
+        train(entry, Trial(task, entry.name, share, knob.overrides(value), rate, TUNING_SEED)).sent
+    )
 
 
 def tune_and_compare(

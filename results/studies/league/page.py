@@ -5,15 +5,15 @@ from pathlib import Path
 from statistics import fmean
 
 from results.command import paragraph
-from results.compare.measures import LINK_BYTES, Measure
+from results.compare.measures import LINK_BYTES, Measure, unequal_bytes
 from results.compare.statistics import mean_and_interval
 from results.escaping import Marked, code, in_markdown
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of, notes, paired, table
 from results.studies.league import scores
-from results.studies.league.knobs import method_names
+from results.studies.league.methods import method_names
 from results.studies.league.scores import TaskRuns, quality_of
-from results.studies.league.tasks import RATE_FACTORS, SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.tasks import BASELINE, RATE_FACTORS, SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.threshold import threshold_and_top_k
 from results.studies.league.trials import (
     Outcome,
@@ -68,10 +68,19 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
         "compared": 2 * scores.TOLERANCE,
     }
     parts = ["# The league: methods at equal bytes\n", paragraph(INTRODUCTION.format(**facts))]
-    parts += [paragraph(READING), paragraph(SMALL), *_foreign_settings([*runs, *tried]), _all_tasks(found)]
+    parts += [paragraph(READING), paragraph(SMALL), *_without_knob(runs)]
+    parts += [*_foreign_settings([*runs, *tried]), _all_tasks(found)]
     parts += [threshold_and_top_k(found, tried), *map(_task, found)]
     parts += [_empty_cells(found, [*runs, *tried]), _cost(runs, tried), notes(runs)]
     return "\n".join(parts)
+
+
+def _without_knob(runs: Sequence[Run]) -> list[str]:
+    """A paragraph on the methods without a knob, if there are any."""
+    trials = [trial_of(run.config) for run in runs]
+    names = sorted({trial.method for trial in trials if trial.share is None} - {BASELINE})
+    words = "have no setting that changes their bytes: one setting is at every budget that its bytes meet."
+    return [paragraph(f"{', '.join(map(code, names))} {words}")] if names else []
 
 
 def _foreign_settings(runs: Sequence[Run]) -> list[str]:
@@ -141,6 +150,8 @@ def _task(one: TaskRuns) -> str:
         ]
         rows.append(_row(one, "none", one.dense, [], quality, target))
         parts.append(table(head, rows, words=2))
+        if said := unequal_bytes({name: list(own.values()) for name, own in methods.items()}):
+            parts.append(paragraph(f"{said[0].upper()}{said[1:]}."))
     return "\n".join(parts)
 
 

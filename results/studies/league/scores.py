@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.breakeven import cost_of_run, median_alone
+from results.compare.knobs import TOLERANCE
 from results.compare.measures import LINK_BYTES, Measure, qualities
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of
-from results.studies.league.knobs import TOLERANCE
 from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS
 from results.studies.league.trials import outcome_of, trial_of
 from trainers.records.rates import bits_per_second

@@ -5,7 +5,7 @@ import sys
 
 from results.studies.kit import ROOT, Training
 from results.studies.league.cells import train_methods
-from results.studies.league.knobs import method_names
+from results.studies.league.methods import method_names
 from results.studies.league.tasks import TASKS
 from results.studies.league.trials import Trainings
 from trainers.launch.commands import Commands
@@ -23,6 +23,11 @@ def add_options(own: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--task", action="append", choices=TASKS, help="train on this task only (may be repeated)"
     )
+    own.add_argument(
+        "--knob",
+        metavar="KEY",
+        help="the setting that meets the budgets in --add, instead of the declared one",
+    )
     own.add_argument("--jobs", type=int, default=2, help="number of simultaneous trainings (default 2)")
     own.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override for all trainings"
@@ -36,13 +41,15 @@ def run(options: argparse.Namespace) -> None:
     without --allow-modified.
     """
     if not options.run and not options.add:
-        if options.task or options.set:
-            raise ValueError("--task and --set need --run or --add")
+        if options.task or options.set or options.knob:
+            raise ValueError("--task, --set and --knob need --run or --add")
         return
     if options.output:
         raise ValueError(
             f"--run and --add take no folder, and overrides after --set, got {options.output[0]}"
         )
+    if options.knob and (options.run or len(options.add) > 1):
+        raise ValueError("--knob needs a single --add")
     if options.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
     chosen = method_names() if options.run else [_method_of(word) for word in options.add]
@@ -53,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     with Commands() as commands:
         train = Trainings(ROOT / options.root, options.set, _print_progress, commands)
         try:
-            train_methods(options.task or list(TASKS), chosen, train, options.jobs)
+            train_methods(options.task or list(TASKS), chosen, train, options.jobs, options.knob)
         except KeyboardInterrupt:
             _print_progress("interrupted; the same command continues")
             raise SystemExit(commands.status) from None

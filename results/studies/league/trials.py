@@ -14,7 +14,7 @@ from results.compare.measures import LINK_BYTES
 from results.escaping import one_line
 from results.read.folders import run_folders
 from results.studies.kit import ROOT
-from results.studies.league.knobs import Entry
+from results.studies.league.methods import Entry
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from trainers.launch.commands import Commands
 from trainers.records import files as run_files

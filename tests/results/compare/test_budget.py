@@ -1,5 +1,6 @@
 """Search for the setting at which one method sends as many bytes as another."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,23 @@ from typing import Any
 import pytest
 import yaml
 from command_line import command
+from knobs_here import answer_here, entry_of
 from results_commands import command_of_results
 from run_folders import write_run
 
-from results.compare import budget
-from results.compare.budget import Pilot, search
+from results.compare import budget, knobs
+from results.compare.budget import Method
+from results.compare.knobs import Knob, Pilot
 
 main = command_of_results("budget")
+
+
+def knob(slope: float) -> Knob:
+    return Knob(factors={"budget.threshold": 1.0}, slope=slope)
+
+
+def method(name: str) -> Method:
+    return Method(name, entry_of(name).knob)
 
 
 def power_law(exponent: float, wobble: float = 0.0):
@@ -35,14 +46,14 @@ def power_law(exponent: float, wobble: float = 0.0):
 def test_a_power_law_is_met(exponent: float, start: float) -> None:
     pilot, calls = power_law(exponent)
     slope = -2.0 if exponent < 0 else 1.0
-    best, trials = search(pilot, 2e6, start, slope=slope, tolerance=0.01, runs=12)
+    best, trials = knob(slope).search(pilot, 2e6, start, tolerance=0.01, runs=12)
     assert best.sent == pytest.approx(2e6, rel=0.01)
     assert trials == len(calls) <= 6
 
 
 def test_a_wobbling_training_is_met_within_its_wobble() -> None:
     pilot, _ = power_law(-2.0, wobble=0.05)
-    best, trials = search(pilot, 5e5, 0.1, slope=-2.0, tolerance=0.001, runs=10)
+    best, trials = knob(-2.0).search(pilot, 5e5, 0.1, tolerance=0.001, runs=10)
     assert best.sent == pytest.approx(5e5, rel=0.06)
     assert trials <= 10
 
@@ -55,7 +66,7 @@ def test_a_step_is_closed_in_on() -> None:
         values.append(value)
         return Pilot(value, 1e6 if value < 0.5 else 1e3, 0.01, "")
 
-    search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.01, runs=8)
+    knob(-2.0).search(pilot, 1e5, 2.0, tolerance=0.01, runs=8)
     assert len(values) == 8
     assert abs(values[-1] - 0.5) < 0.1
 
@@ -69,6 +80,7 @@ def warm_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
         return command(*words[2:])
 
     monkeypatch.setattr(budget, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setattr(knobs, "answer_of", answer_here)
 
 
 @pytest.mark.usefixtures("warm_pilots")
@@ -80,7 +92,7 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     budget = yaml.safe_load(target.read_text())
     assert budget["threshold"] == 0.02
     assert 0 < budget["density"] < 1
-    assert "hard_threshold 0.02" in capsys.readouterr().out
+    assert "compressor=hard_threshold budget.threshold=0.02: " in capsys.readouterr().out
     assert main([*words[:-1], "/proc/matched.yaml"]) == 1
     assert capsys.readouterr().err.startswith("error: [Errno 2]")
 
@@ -90,7 +102,7 @@ def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None
     """An all-gather sends a worker's bytes to the 3 other workers."""
     small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
     words = [*small, f"output={tmp_path}", "tracker=none"]
-    link, handed = (budget.run_pilot("top_k", 0.1, words, by) for by in ("link", "handed"))
+    link, handed = (budget.run_pilot(method("top_k"), 0.1, words, by) for by in ("link", "handed"))
     assert link.folder == handed.folder
     assert link.sent == 3 * handed.sent > 0
 
@@ -99,12 +111,11 @@ def test_a_guess_is_the_first_setting_tried(monkeypatch: pytest.MonkeyPatch) -> 
     pilot, calls = power_law(-2.0)
     given = Pilot(0.01, 1e6 * 0.5**-2.0, 0.01, "")
     monkeypatch.setattr(
-        budget, "run_pilot", lambda method, value, *_: given if method == "top_k" else pilot(value)
+        budget, "run_pilot", lambda own, value, *_: given if own.name == "top_k" else pilot(value)
     )
-    monkeypatch.setattr(budget, "_rule", lambda *_: 3.0)
-    found = [
-        budget.match([], "top_k", 0.01, tolerance=0.01, runs=8, start=start).found for start in (0.5, None)
-    ]
+    monkeypatch.setattr(budget, "_first_value", lambda *_: 3.0)
+    pair = method("top_k"), 0.01, method("hard_threshold")
+    found = [budget.match([], *pair, tolerance=0.01, runs=8, start=start).found for start in (0.5, None)]
     assert calls[:2] == [0.5, 3.0] and {pilot.value for pilot in found} == {0.5}
 
 
@@ -124,6 +135,7 @@ def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         ["--density", "0.1", "--start", "0"],
         ["--density", "0.1", "--runs", "0"],
         ["--density", "0.1", "--tolerance", "nan"],
+        ["--given", "powersgd=x"],
     ],
 )
 def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,6 +143,7 @@ def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest
     assert capsys.readouterr().err.startswith("error: --")
 
 
+@pytest.mark.usefixtures("warm_pilots")
 @pytest.mark.parametrize("word", ["compressor=qsgd", "+compressor=top_k", "budget.threshold=0.1"])
 def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word, "--density", "0.1"]) == 1
@@ -138,11 +151,58 @@ def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.Capt
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.usefixtures("warm_pilots")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--density", "0.1", "--method", "signsgd"],
+            "signsgd has no knob, a setting that changes the bytes",
+        ),
+        (["--given", "ef_sign=2"], "ef_sign has no knob, "),
+        (
+            ["--given", "powersgd=2", "--to", "x.yaml"],
+            "--to takes methods whose knobs are budget.density and budget.threshold, got compressor.rank and "
+            "budget.density",
+        ),
+        (["--density", "0.1", "--method", "qsgd", "compressor.bits=3"], "compressor.bits=3 has no effect: "),
+    ],
+)
+def test_what_cannot_be_matched_is_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+
+
+@pytest.mark.usefixtures("warm_pilots")
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        (["--given", "signsgd"], "compressor=top_k budget.density="),  # a method without a knob
+        (["--density", "0.2", "--method", "powersgd"], "compressor=powersgd compressor.rank="),
+        (
+            ["--density", "0.2", "--method", "hard_threshold", "--knob", "compressor.threshold"],
+            "compressor=hard_threshold budget.threshold=",
+        ),
+    ],
+)
+def test_every_method_can_be_matched(
+    words: list[str], setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["model=mlp", "model.hidden=[64]", "workers=2", "trainer.steps=2", "trainer.batch_size=8"]
+    assert main([*small, f"output={tmp_path}", *words, "--tolerance", "0.3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith(setting)
+    given, found = (float(re.search(r"([\d,]+) bytes", line)[1].replace(",", "")) for line in lines[-3:-1])
+    assert abs(found / given - 1) <= 0.3
+
+
 def test_a_jump_between_two_roundings_ends_the_search() -> None:
     def pilot(value: float) -> Pilot:
         return Pilot(float(f"{value:.4g}"), 1e6 if value < 0.0123456 else 1e3, 0.01, "")
 
-    _, trials = search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.02, runs=30)
+    _, trials = knob(-2.0).search(pilot, 1e5, 2.0, tolerance=0.02, runs=30)
     assert trials < 30
 
 
@@ -164,7 +224,10 @@ def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.C
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1
     assert said.endswith("is 0.0: nothing leaves a single worker, use --match handed\n")
-    assert budget.run_pilot("top_k", 0.1, [*small, f"output={tmp_path}", "tracker=none"], "handed").sent > 0
+    assert (
+        budget.run_pilot(method("top_k"), 0.1, [*small, f"output={tmp_path}", "tracker=none"], "handed").sent
+        > 0
+    )
 
 
 def test_a_summary_without_the_bytes_says_so(tmp_path: Path) -> None:

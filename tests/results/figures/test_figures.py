@@ -125,6 +125,12 @@ def test_quality_stands_at_the_means_with_their_intervals(group: Group) -> None:
     assert axis.get_yscale() == "linear" and axis.get_ylim()[1] <= 101
 
 
+@pytest.mark.parametrize(("name", "is_said"), [("loss", True), ("quality_bytes", False)])
+def test_unequal_bytes_are_said_unless_an_axis_shows_them(name: str, is_said: bool, group: Group) -> None:
+    figure = drawn_by(name, group)
+    assert ("differ by more than 10%" in texts(figure)) == is_said
+
+
 def test_an_interval_beyond_the_panel_is_said(tmp_path: Path, group: Group) -> None:
     for seed in SEEDS:
         write_run(tmp_path, seed=seed, summary={"test/accuracy": 0.4 + 0.2 * seed})

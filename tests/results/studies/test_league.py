@@ -8,16 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from knobs_here import entry_of
 from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
 from results.read.folders import finished_runs
 from results.studies.league import scores, training, trials
-from results.studies.league.knobs import (
-    entry_of,
-    method_names,
-)
+from results.studies.league.methods import method_names
 from results.studies.league.page import reason_for_no_run
 from results.studies.league.tasks import SEEDS, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
@@ -235,7 +233,8 @@ def test_a_method_without_all_seeds_is_left_out(
     [
         (["--add", "top_k"], "error: --add takes compressor=NAME, got top_k"),
         (["--add", "compressor=nothing"], "error: Could not find 'compressor/nothing': There are accordion,"),
-        (["--task", "madelon"], "error: --task and --set need --run or --add"),
+        (["--task", "madelon"], "error: --task, --set and --knob need --run or --add"),
+        (["--run", "--knob", "compressor.every"], "error: --knob needs a single --add"),
         (["--run", "--jobs", "0"], "error: --jobs must be at least 1, got 0"),
         (
             ["data.root=DIR", "--add", "compressor=top_k"],

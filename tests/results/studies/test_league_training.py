@@ -6,25 +6,30 @@ from typing import Any
 
 import pytest
 from configs import resolved
+from knobs_here import answer_here, entry_of
 
 from compressors.core.bins import LONGEST
+from results.compare import knobs
+from results.compare.knobs import Knob, UnreachableError
 from results.studies.league import cells
-from results.studies.league.knobs import (
-    DENSITY,
-    KNOBS,
-    LONGEST_BIN,
-    THRESHOLD,
-    Entry,
-    UnreachableError,
-    entry_of,
-    method_names,
-)
+from results.studies.league.methods import Entry, method_names
 from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trial, trial_of
 from trainers.config.checks import check
 
 DENSE = Outcome(1e8, 0.9, 1000, 1.0)
 WITHOUT_KNOB = {"ef_sign", "natural", "none", "one_bit", "signsgd", "terngrad"}
+
+
+@pytest.fixture(autouse=True)
+def knobs_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knobs, "answer_of", answer_here)
+
+
+def knob_of(name: str) -> Knob:
+    knob = entry_of(name).knob
+    assert knob is not None
+    return knob
 
 
 class Trained:
@@ -74,13 +79,15 @@ def test_methods_compose_on_every_task(task: str, name: str) -> None:
 
 def test_a_density_meets_its_budget_within_the_tolerance() -> None:
     wanted = 1e8 / 100
-    value = DENSITY.match(lambda density: 3e8 * density + 1e4, wanted, DENSITY.first_value(100, 0))
+    value = knob_of("top_k").match(
+        lambda density: 3e8 * density + 1e4, wanted, knob_of("top_k").first_value(100, 0)
+    )
     assert abs((3e8 * value + 1e4) / wanted - 1) < 0.05
 
 
 def test_a_threshold_meets_its_budget_where_its_bytes_fall_faster_than_by_the_rule() -> None:
     wanted = 1e6
-    value = THRESHOLD.match(lambda threshold: 1e2 / threshold**3, wanted, 1.0)
+    value = knob_of("hard_threshold").match(lambda threshold: 1e2 / threshold**3, wanted, 1.0)
     assert 0.95 < 1e2 / value**3 / wanted < 1.05
 
 
@@ -92,13 +99,13 @@ def test_a_method_with_a_floor_stops_after_the_second_equal_pilot() -> None:
         return 5e6
 
     with pytest.raises(UnreachableError):
-        DENSITY.match(sent, 1e6, 0.01)
+        knob_of("top_k").match(sent, 1e6, 0.01)
     assert len(tried) == 2
 
 
 def test_equal_bytes_at_close_densities_do_not_end_the_search() -> None:
     """As in a layer of 500 entries, of which 1 or 2 are sent."""
-    assert DENSITY.match(lambda density: 1e5 * math.ceil(500 * density), 1.4e5, 0.0038) <= 0.002
+    assert knob_of("top_k").match(lambda density: 1e5 * math.ceil(500 * density), 1.4e5, 0.0038) <= 0.002
 
 
 def test_a_method_that_sends_too_little_at_its_highest_density_gets_the_best_of_those_tried() -> None:
@@ -109,7 +116,7 @@ def test_a_method_that_sends_too_little_at_its_highest_density_gets_the_best_of_
         tried[density] = 1e4 * (1 + density)
         return tried[density]
 
-    assert DENSITY.match(sent, 1e6, 0.01) == 1.0 and len(tried) == 3
+    assert knob_of("top_k").match(sent, 1e6, 0.01) == 1.0 and len(tried) == 3
 
 
 def test_bins_are_at_most_the_longest() -> None:
@@ -120,8 +127,8 @@ def test_bins_are_at_most_the_longest() -> None:
         return 1e9 / entries**0.5
 
     with pytest.raises(UnreachableError):
-        KNOBS["adacomp"].match(sent, 1e6, 5000.0)
-    assert max(tried) == LONGEST_BIN == LONGEST
+        knob_of("adacomp").match(sent, 1e6, 500.0)
+    assert max(tried) * knob_of("adacomp").factors["compressor.other_bin"] == LONGEST
 
 
 def test_the_largest_rank_that_fits_is_taken() -> None:
@@ -131,13 +138,13 @@ def test_the_largest_rank_that_fits_is_taken() -> None:
         tried.append(rank)
         return 1e5 + 2e5 * rank
 
-    assert KNOBS["powersgd"].match(sent, 1e6, 1.0) == 4
+    assert knob_of("powersgd").match(sent, 1e6, 1.0) == 4
     assert tried == [1, 3, 4, 5]
 
 
 def test_bits_that_are_too_many_end_the_search() -> None:
     with pytest.raises(UnreachableError):
-        KNOBS["qsgd"].match(lambda bits: 1e6 * bits, 1e6, 2.0)
+        knob_of("qsgd").match(lambda bits: 1e6 * bits, 1e6, 2.0)
 
 
 def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> None:
@@ -246,6 +253,60 @@ def test_a_refused_method_does_not_stop_the_others() -> None:
     with pytest.raises(ValueError, match="madelon random_k: no such density"):
         cells.train_methods(["madelon"], ["random_k", "top_k"], train, 1)
     assert {trial.seed for trial in train.found if trial.method == "top_k"} == {*SEEDS, TUNING_SEED}
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        ("top_k", {"budget.density": 1}),
+        ("accordion", {"budget.density": 1, "compressor.k_high": 10}),
+        ("chain", {"budget.density": 1}),  # of Top-k, with QSGD after it
+        ("cocktail", {"compressor.second.first.density": 1}),
+        ("strom", {"budget.threshold": 1}),
+        ("two_way", {"compressor.up.bits": 1, "compressor.down.bits": 1}),
+        ("diana", {"compressor.bits": 1}),  # of its compressor
+    ],
+)
+def test_a_knob_is_the_setting_that_run_py_takes(name: str, factors: dict[str, float]) -> None:
+    assert knob_of(name).factors == factors
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_named_knob_finds_its_direction_and_meets_all_budgets(sign: int) -> None:
+    """``period`` of a threshold is whole and not declared; a method with a declared knob keeps its slope."""
+    entry = entry_of("reused_threshold", "compressor.period")
+    assert entry.knob is not None and (entry.knob.value, entry.knob.slope, entry.knob.is_whole) == (
+        32,
+        0,
+        True,
+    )
+    train = Trained(lambda period: 1e6 * period if sign > 0 else 1e8 / period)
+    cells.train_method("madelon", entry, DENSE, train)
+    compared = {trial.share: int(trial.knob.partition("=")[2]) for trial in train.of_seed(0)}
+    wanted = {20: 5, 100: 1} if sign > 0 else {20: 20, 100: 100, 500: 500}
+    assert compared == wanted
+    assert entry_of("top_k", "compressor.density") == entry_of("top_k", "budget.density") == entry_of("top_k")
+
+
+def test_a_knob_without_effect_or_number_is_one_line() -> None:
+    with pytest.raises(
+        ValueError, match=r"period is no knob: .*period=32 and .*period=64 send 100 bytes both"
+    ):
+        cells.train_method(
+            "madelon", entry_of("reused_threshold", "compressor.period"), DENSE, Trained(lambda _: 100)
+        )
+    with pytest.raises(ValueError, match=r"got no setting compressor\.nothing$"):
+        entry_of("top_k", "compressor.nothing")
+
+
+def test_methods_without_a_knob_are_said_in_one_line() -> None:
+    train, lines = Trained(lambda _: 1e8 / 32), []
+    train.report = lines.append
+    cells.train_methods(["madelon"], ["ef_sign", "one_bit"], train, 1)
+    assert lines == [
+        "ef_sign, one_bit have no knob, a setting that changes the bytes, which a class declares or "
+        "--knob KEY names: one setting is trained, for all budgets that its bytes meet"
+    ]
 
 
 @pytest.mark.parametrize("task", [name for name in TASKS if TASKS[name].excluded])

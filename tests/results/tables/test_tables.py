@@ -64,6 +64,28 @@ def test_a_row_says_what_the_summaries_say(output: Path) -> None:
     assert "compression ratio: bytes that would leave a worker without compression" in text
 
 
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"top_k": 1310.0}, ""),  # 9 % more than the threshold
+        (
+            {"top_k": 1330.0},
+            "from 0.0012 MB (hard_threshold, lambda 0.01) to 0.00133 MB (top_k, density 0.01)",
+        ),
+        ({"top_k": 1200.0, "none": 5000.0}, ""),  # dense training does not count
+    ],
+)
+def test_unequal_bytes_are_said(
+    sent: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for method, number in sent.items():
+        monkeypatch.setitem(SENT, method, number)
+    write_methods(tmp_path / "runs")
+    (section,) = compare(read_runs([tmp_path / "runs"]))
+    found = [note for note in section.notes if "differ by more than 10%" in note]
+    assert [note.split("equal bytes: ")[1] for note in found] == [said] * bool(said)
+
+
 def test_the_difference_is_paired(output: Path) -> None:
     (section,) = compare(read_runs([output]))
     row = next(row for row in section.rows if row.method.startswith("top_k"))
