@@ -62,6 +62,7 @@ class Panel:
     joined: tuple[tuple[str, ...], ...] = ()  # names of single marks that a thin line connects, in order
     across: tuple[tuple[str, float], ...] = ()  # thin horizontal lines: name, which has a style, and height
     references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # dotted grey lines
+    has_rows: bool = False  # each y is a row with a name: marks alone, since no line leads from row to row
     title: str = ""
     notes: tuple[str, ...] = ()
     equal: tuple[str, ...] = ()  # titles of metrics without an interval: each seed has the same value

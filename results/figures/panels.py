@@ -10,7 +10,7 @@ from results.figures import description
 from results.figures.description import Axis, Mark, Methods, Panel, is_number
 from results.figures.groups import Group
 from results.figures.metrics import Metric
-from results.figures.scales import set_scale
+from results.figures.scales import NARROW_X_ROOM, X_ROOM, set_scale
 from results.read.run import Run
 
 MOST_POINTS = 600  # of a curve
@@ -48,7 +48,7 @@ def draw(axis: Any, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> No
     """Draw a panel on matplotlib's ``axis``."""
     from matplotlib.ticker import NullLocator
 
-    set_scale(axis, "x", panel.x.scale)
+    set_scale(axis, "x", panel.x.scale, NARROW_X_ROOM if panel.has_rows else X_ROOM)
     set_scale(axis, "y", panel.y.scale)
     for side, which in ((panel.x, "x"), (panel.y, "y")):
         if side.places:
@@ -69,7 +69,7 @@ def draw(axis: Any, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> No
         kept = {key: style[key] for key in ("color", "linestyle")}
         axis.axhline(height, **kept, linewidth=1.0, zorder=1, label="_")
     for line in panel.lines:
-        style = styles[line.name]
+        style = {**styles[line.name], **({"linestyle": "none"} if panel.has_rows else {})}
         axis.plot(line.x, line.y, **style, markevery=list(line.marked), label=line.name)
         for mark in line.marks:
             _draw_seeds(axis, mark, style["color"])
@@ -110,7 +110,7 @@ def layers(drawn: Methods, what: Metric, *, named: bool) -> Panel:
     rows = Axis("layer (elements)" if named else "", panel.y.scale, tuple(enumerate(names)))
     notes = tuple(note for note in panel.notes if LAYERS.label not in note)
     equal = tuple(title for title in panel.equal if title != LAYERS.title)
-    return replace(panel, y=rows, notes=notes, equal=equal)
+    return replace(panel, y=rows, notes=notes, equal=equal, has_rows=True)
 
 
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:

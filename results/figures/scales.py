@@ -1,5 +1,6 @@
 """Axis limits, and the choice between linear and logarithmic axes."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ SMALLEST = 1e-150  # lower limit of a logarithmic axis, so that no quotient over
 # A linear axis that ends at MANY or above has at most FEW_LONG tick intervals, and thousands separators.
 MANY, FEW_LONG = 5000, 4
 FEWEST_TICKS, MOST_TICKS = 3, 8  # labelled ticks of a logarithmic axis
-X_ROOM = 30  # characters of all labels below a panel
+X_ROOM, NARROW_X_ROOM = 30, 16  # characters of all labels below a panel, and below one beside long names
 SHORTEST, LONGEST = 0.7e-4, 1.5e6  # range of an axis with plain numbers at its ticks instead of powers of ten
 
 
@@ -91,11 +92,11 @@ def ticks(scale: Scale, room: float = math.inf) -> tuple[list[float], list[float
         return few, [value for value in all_digits if value not in few]
     powers = _multiples(low, high, (1,))
     if len(few) > MOST_TICKS or (is_long and len(powers) > 1):
-        if len(powers) <= MOST_TICKS:
-            return powers, [value for value in all_digits if value not in powers]
-        apart = math.ceil(len(powers) / MOST_TICKS)
-        kept = [value for value in powers if round(math.log10(value)) % apart == 0]
-        return kept, [value for value in powers if value not in kept]
+        for apart in itertools.count(math.ceil(len(powers) / MOST_TICKS)):
+            kept = [value for value in powers if round(math.log10(value)) % apart == 0]
+            if len(kept) <= 2 or len("".join(tick_labels(kept))) <= room:
+                break
+        return kept, [value for value in (all_digits if kept == powers else powers) if value not in kept]
     if len(all_digits) >= FEWEST_TICKS:
         return all_digits[:: math.ceil(len(all_digits) / MOST_TICKS)], []
     return _even(low, high), []
@@ -108,8 +109,8 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     return [_power(value) for value in values]
 
 
-def set_scale(axis: Any, which: str, scale: Scale) -> None:
-    """Scale matplotlib's axis "x" or "y"."""
+def set_scale(axis: Any, which: str, scale: Scale, room: float = X_ROOM) -> None:
+    """Scale matplotlib's axis "x" or "y"; ``room`` is that of ``ticks`` for x."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
 
     if scale.limits is None:
@@ -118,7 +119,7 @@ def set_scale(axis: Any, which: str, scale: Scale) -> None:
     getattr(axis, f"set_{which}lim")(*scale.limits)
     along = getattr(axis, f"{which}axis")
     if scale.logarithmic:
-        major, minor = ticks(scale, X_ROOM if which == "x" else math.inf)
+        major, minor = ticks(scale, room if which == "x" else math.inf)
         along.set_major_locator(FixedLocator(major))
         along.set_major_formatter(FixedFormatter(tick_labels(major)))
         along.set_minor_locator(FixedLocator(minor))

@@ -97,13 +97,17 @@ def write_tidy(outputs: Sequence[Path], wide: Path | None, long: Path | None) ->
 
 
 def write_comparison(options: argparse.Namespace) -> None:
-    """Write the comparison of methods in each format."""
+    """Write the comparison of methods in each format.
+
+    Runs of modified code are refused in a file; a table in the terminal has a warning from reading the runs.
+    """
     runs = compared_across(finished_runs(options.output), options.across or "")
     stem = options.to or (options.output[0] / "tables" if options.format == "all" else None)
     for name in FORMATS if options.format == "all" else [options.format or "md"]:
         text_of, ending = FORMATS[name]
         if name == "md":
-            text = page(runs, command(options), options.baseline, allow_modified=options.allow_modified)
+            allowed = options.allow_modified or stem is None
+            text = page(runs, command(options), options.baseline, allow_modified=allowed)
         else:
             text = text_of(compare(runs, options.baseline))
         hand_out(text, None if stem is None else stem.with_name(f"{stem.name}{ending}"))

@@ -202,6 +202,7 @@ def test_layers_in_the_order_of_the_model(group: Group) -> None:
     ]
     assert density.get_ylim()[0] > density.get_ylim()[1]  # the first layer is on top
     assert lines(density)["none"].get_xdata().tolist() == [1.0, 1.0]
+    assert lines(density)["none"].get_linestyle() == "None"  # layers are no sequence
     assert lines(error)["none"].get_xdata() == pytest.approx([54.0, 6.0])
 
 

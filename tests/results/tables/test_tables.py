@@ -173,6 +173,17 @@ def test_versions_of_the_code_are_marked(output: Path) -> None:
     assert r"runs of 2 versions of the code (\*: modified): aaaaaaaaaa (9), bbbbbbbbbb\* (1)" in text
 
 
+def test_a_table_in_the_terminal_warns_of_modified_code_and_a_file_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, modified=True)
+    assert main([str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "(modified)" in shown.out and "warning: mlp-digits: runs of modified code" in shown.err
+    assert main([str(tmp_path), "--to", str(tmp_path / "page")]) == 1
+    assert "--allow-modified" in capsys.readouterr().err and not (tmp_path / "page.md").exists()
+
+
 def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
     write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, 0.85, 0.85)})
     text = markdown(compare(read_runs([tmp_path])))
