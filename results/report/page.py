@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from results.header import ranges
 from results.read.matching import latest, warnings
 from results.read.run import Run
 from results.report.axes import Figure
@@ -77,7 +78,7 @@ class Report:
         num_series = sum(len(series) for series in found.values())
         facts = [
             ("Runs", f"{len(pages)} finished, {num_series} methods and settings"),
-            ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
+            ("Seeds", ranges(sorted({run.seed for run in runs}))),
             *((f"Varies: {key}", shortened(values)) for key, values in varying_within(found).items()),
             *(
                 ("Code version", f"{name} ({count} run{'s' * (count > 1)})")

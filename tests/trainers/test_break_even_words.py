@@ -17,9 +17,9 @@ from trainers.run.report import print_summary
         ([1.2345e9], "below 1.23 Gbit/s"),
         ([999.9e6], "below 1 Gbit/s"),
         ([12.0], "below 12 bit/s"),
-        ([2e8, 3.1e8], "below 200 Mbit/s to 310 Mbit/s"),
+        ([2e8, 3.1e8], "below 200 to 310 Mbit/s"),
         ([0.0, 3e9], "below 0 to 3 Gbit/s"),
-        ([3e9, ANY_BANDWIDTH], "below 3 Gbit/s to any"),
+        ([3e9, ANY_BANDWIDTH], "below 3 Gbit/s to any speed"),
     ],
 )
 def test_words(values: list[float], words: str) -> None:

@@ -19,10 +19,14 @@ def in_words(bits_per_second: Sequence[float]) -> str:
         return "never"
     if low >= ANY_BANDWIDTH:
         return "on any network"
-    return f"below {_speed(low)}" if low == high else f"below {_speed(low)} to {_speed(high)}"
+    if low == high:
+        return f"below {_speed(low)}"
+    first, last = _speed(low), _speed(high)
+    unit = f" {last.rpartition(' ')[2]}"
+    return f"below {first.removesuffix(unit)} to {last}"
 
 
 def _speed(bits_per_second: float) -> str:
     if bits_per_second >= ANY_BANDWIDTH:
-        return "any"
+        return "any speed"
     return "0" if bits_per_second < 1 else in_prose(bits_per_second)
