@@ -113,6 +113,7 @@ class Trainer:
         if checkpoints is not None and checkpoints.start is not None:
             require_fit(state, checkpoints.start, self.loader, self._carries_after)
             state.restore(checkpoints.start)
+            checkpoints.start = None  # frees its memory
         controller = self._controller(state, advance, records, checkpoints)
         log = StepLog(self, state, advance, records.log, every_loss=controller.needs_losses)
         self.model.train()

@@ -3,6 +3,8 @@
 import os
 import random
 import shutil
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 from descriptions import facts_of, replace_description
 
+from trainers.checkpoint import saving
 from trainers.checkpoint.files import (
     DamagedCheckpointError,
     describe_checkpoint,
@@ -20,6 +23,7 @@ from trainers.checkpoint.files import (
 )
 from trainers.checkpoint.saving import Checkpoints, CheckpointSettings
 from trainers.checkpoint.state import Snapshot, WorkerState
+from trainers.comm.communicator import Communicator
 from trainers.launch.stopping import StopRequest
 
 PROCESSES, WORKERS = 2, 4
@@ -70,6 +74,36 @@ def test_a_checkpoint_that_another_process_cannot_write_is_removed(tmp_path: Pat
     checkpoints.settle()
     assert [folder.name for folder in step_folders(tmp_path)] == ["step-000000010"]
     checkpoints.close()
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_one_copy_of_the_state_is_in_memory(
+    at_end: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy is made after the last one was written, however slow the disk is."""
+    copies: list[weakref.ref] = []
+    living: list[int] = []
+
+    class State:
+        step = 0
+
+        def capture(self) -> Snapshot:
+            living.append(sum(copy() is not None for copy in copies))
+            self.step += 1
+            found = snapshot(self.step, range(2))
+            copies.append(weakref.ref(found.shared["model/weight"]))
+            return found
+
+    monkeypatch.setattr(saving, "write_part", lambda *_: time.sleep(0.05))
+    settings = CheckpointSettings(every_steps=1, every_minutes=None, at_end=True, redistribute=False)
+    checkpoints = Checkpoints(settings, tmp_path, "run", Communicator(WORKERS), StopRequest())
+    state = State()
+    for _ in range(3):
+        checkpoints.after_step(state)
+    if at_end:
+        checkpoints.at_end(state)
+    checkpoints.close()
+    assert living == [0] * (3 + at_end)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

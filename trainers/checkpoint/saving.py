@@ -76,6 +76,7 @@ class Checkpoints:
         self._started = self._saved_at = time.monotonic()
         self._saved: tuple[int, int] | None = None  # ``_moment`` of the newest on disk
         self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._copy: Snapshot | None = None  # to write; an argument of the thread would outlive the write
         self._writing: Future[None] | None = None
         self._target: tuple[int, int] | None = None  # ``_moment`` of the write in progress
 
@@ -103,7 +104,7 @@ class Checkpoints:
         action = self.communicator.all_reduce_max(action)
         if action == _NOTHING:
             return
-        snapshot = snapshot or state.capture()
+        snapshot = snapshot or self._capture(state)
         self.save(snapshot)
         if action > _SAVE:
             self.settle()
@@ -128,7 +129,8 @@ class Checkpoints:
         if self.records is not None:
             snapshot.facts["records"] = self.records.position()
         self._target = _moment(snapshot)
-        self._writing = self._thread.submit(self._write, snapshot)
+        self._copy = snapshot
+        self._writing = self._thread.submit(self._write)
 
     def settle(self) -> None:
         """Wait until all processes have written; remove the checkpoint if one of them could not."""
@@ -153,7 +155,7 @@ class Checkpoints:
     def at_end(self, state: TrainingState) -> None:
         """Save a finished training, if ``at_end`` is set."""
         if self.settings.at_end:
-            self.save(state.capture())
+            self.save(self._capture(state))
 
     def close(self) -> None:
         """Wait for the writing thread to end."""
@@ -164,6 +166,11 @@ class Checkpoints:
         """Remove the checkpoints of a finished run, except its last one if ``at_end`` is set."""
         forget(self.root, 1 if self.settings.at_end else 0)
 
+    def _capture(self, state: TrainingState) -> Snapshot:
+        """A copy of the state, after the write of the last one, whose memory is then free."""
+        self.wait()
+        return state.capture()
+
     def _is_due(self, step: int) -> bool:
         every_steps, every_minutes = self.settings.every_steps, self.settings.every_minutes
         if every_steps is not None and step % every_steps == 0:
@@ -172,7 +179,9 @@ class Checkpoints:
             return False
         return time.monotonic() - self._saved_at >= 60 * every_minutes
 
-    def _write(self, snapshot: Snapshot) -> None:
+    def _write(self) -> None:
+        snapshot, self._copy = self._copy, None
+        assert snapshot is not None
         try:
             if not self.root.parent.is_dir():  # do not write to a removed folder
                 raise FileNotFoundError(errno.ENOENT, "the run folder was removed", str(self.root.parent))
