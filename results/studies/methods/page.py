@@ -11,7 +11,7 @@ from results.escaping import Marked, code
 from results.read.folders import run_folders
 from results.read.run import Run
 from results.studies.kit import ROOT, Option, Study, every_run, notes, table
-from results.studies.methods.figure import figures
+from results.studies.methods.figure import GROUPS, figures, groups_of
 from results.studies.methods.tasks import (
     TASKS,
     Methods,
@@ -49,7 +49,8 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
         "tuned_by": tuned_by,
     }
     words = [paragraph(INTRODUCTION.format(**facts)), paragraph(READING), _tasks(found)]
-    parts = ["# Every method", "", *words, "![Quality over bytes](methods.png)\n"]
+    drawn = [f"![Quality over bytes: {GROUPS[name][0]}](methods-{name}.png)\n" for name in groups_of(found)]
+    parts = ["# Every method", "", *words, *drawn]
     parts += [_table(found, tried), _without_training(found, tried), _cost(found, [*runs, *tried])]
     return "\n".join([*parts, paragraph(WITHOUT_INTERVAL), notes(runs)])
 
