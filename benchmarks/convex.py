@@ -26,6 +26,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from trainers.comm.communicator import Communicator
+from trainers.loop import run
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run.py is not in a package
@@ -44,7 +45,7 @@ class NoTracker:
 
 def build(experiment: str, method: str, steps: int, root: Path, name: str) -> Any:
     """The trainer of one experiment."""
-    from trainers.run.build import build_trainer
+    from trainers.run.build import build_training
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         overrides = [f"experiment=convex/{experiment}", f"compressor={method}", f"trainer.steps={steps}"]
@@ -53,7 +54,7 @@ def build(experiment: str, method: str, steps: int, root: Path, name: str) -> An
         HydraConfig.instance().set_config(config)
         del config.hydra
         config = OmegaConf.to_container(config, resolve=True)
-    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
@@ -104,7 +105,7 @@ def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
 def trainer_seconds(experiment: str, method: str, steps: int, root: Path, name: str) -> tuple[float, Any]:
     trainer = build(experiment, method, steps, root, name)
     started = time.perf_counter()
-    trainer.run(NoTracker())
+    run(trainer, NoTracker())
     return time.perf_counter() - started, trainer
 
 

@@ -24,6 +24,7 @@ from train import Records, build  # in this folder
 from compressors.api import Reducer, Wrapper
 from trainers.diagnostics.probe import Probe
 from trainers.launch.memory import keep_freed_memory
+from trainers.loop import run
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
 CHOICES = ("xi", "selection_error", "staleness", "bound", "xi,selection_error,staleness")
@@ -76,8 +77,8 @@ def train(experiment: str, overrides: list[str], steps: int) -> tuple[float, Sec
     length = [f"trainer.steps={steps}", "trainer.log_every=1000000", "trainer.evaluate_every=1e6"]
     preset = [] if experiment == "default" else [f"experiment={experiment}"]
     trainer = build([*preset, *overrides, *length], torch.device("cpu"))
-    object.__setattr__(trainer, "_evaluate", lambda state: {})  # evaluation is not timed
-    state, taken = trainer._state(), []
+    object.__setattr__(trainer, "measure", lambda model: {})  # evaluation is not timed
+    state, taken = trainer.new_state(), []
     seconds = Seconds(state.probe)
     step = state.gradient_step
 
@@ -89,7 +90,7 @@ def train(experiment: str, overrides: list[str], steps: int) -> tuple[float, Sec
 
     step.run = timed
     object.__setattr__(trainer, "_state", lambda: state)
-    trainer.run(Records())
+    run(trainer, Records())
     return statistics.median(taken), seconds
 
 

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.none import NoCompression
 from trainers import loop
-from trainers.advance import Advance, Outcome
+from trainers.advance import Advance, Outcome, Reduced
 from trainers.break_even import NAME as BREAK_EVEN
 from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
@@ -35,6 +35,7 @@ from trainers.launch.memory import keep_freed_memory
 from trainers.launch.process_group import process_group
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.loop import run
 from trainers.settings import WORKER_ORDER
 
 ALONE_STEPS = 5
@@ -113,26 +114,26 @@ def train_by_trainer(job: dict[str, Any], channel: Channel, calls: Counter[str])
         trainer = replace(trainer, settings=replace(trainer.settings, evaluate_every=every))
         tracker = Target(job["target"])
         with suppress(Reached):
-            trainer.run(tracker)
+            run(trainer, tracker)
         return {"reached": tracker.reached}
     never = [
         "trainer.log_every=1000000",
         "trainer.evaluate_every=1e6",
     ]  # norms and evaluation are not timed
     trainer = build(job, f"trainer.steps={sum(steps)}", *never)
-    object.__setattr__(trainer, "_evaluate", lambda state: {})
+    object.__setattr__(trainer, "measure", lambda model: {})
     tracker = Windows(channel, calls, steps)
 
     class Watched(Advance):
-        def update(self) -> Outcome:
-            outcome = super().update()
+        def update(self, reduced: Reduced) -> Outcome:
+            outcome = super().update(reduced)
             state = self.state
-            times = outcome.times(state.gradient_step)
+            times = outcome.times()
             tracker.log({"step": state.step, **state.ledger.metrics(), **times})  # bytes are means over hosts
             return outcome
 
     with patch.object(loop, "Advance", Watched):
-        summary = trainer.run(NoTracker())
+        summary = run(trainer, NoTracker())
     return {"steps": tracker.steps, "break_even": summary.get(BREAK_EVEN)}
 
 
@@ -176,7 +177,7 @@ def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[st
         if one["method"].startswith("ddp"):
             advances.append(stepper(trainer, trainer.model, one["method"]))
         else:
-            advance = Advance(trainer._state(), trainer.loader, trainer.communicator)
+            advance = Advance(trainer.new_state(), trainer.loader, trainer.communicator)
             advances.append(partial(step_of_trainer, trainer.model, advance))
     number, found = 0, []
     for steps in job["steps"]:  # steps of a turn; the first one warms up
@@ -194,7 +195,7 @@ def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[st
 def step_of_trainer(model: Any, advance: Advance, _: int) -> dict[str, float]:
     """One step of this project's trainer; its times in seconds."""
     model.train()
-    return advance(1.0, measure=False).times(advance.state.gradient_step)
+    return advance(1.0, measure=False).times()
 
 
 def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callable[..., dict[str, float]]:

@@ -25,6 +25,7 @@ from omegaconf import OmegaConf
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
 from trainers.launch.memory import keep_freed_memory
+from trainers.loop import run
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run.py is not in a package
@@ -68,14 +69,14 @@ def presets(folder: str) -> list[str]:
 
 def build(overrides: list[str], device: torch.device, communicator: Communicator | None = None) -> Any:
     """The trainer of one experiment, in this process alone or in the processes of ``communicator``."""
-    from trainers.run.build import build_trainer
+    from trainers.run.build import build_training
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", overrides, return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         del config.hydra
         config = OmegaConf.to_container(config, resolve=True)
-    return build_trainer(config, communicator or Communicator(config["workers"], device=device), device)
+    return build_training(config, communicator or Communicator(config["workers"], device=device), device)
 
 
 def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str, Any]:
@@ -84,9 +85,9 @@ def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str,
     trainer = build(overrides + length, device)
     loader = TimedLoader(trainer.loader)
     object.__setattr__(trainer, "loader", loader)
-    object.__setattr__(trainer, "_evaluate", lambda average: {})  # evaluation is not timed
+    object.__setattr__(trainer, "measure", lambda model: {})  # evaluation is not timed
     records = Records()
-    trainer.run(records)
+    run(trainer, records)
     counted = records[UNCOUNTED:]
     found = {part: statistics.median(r[f"time/{part}_seconds"] for r in counted) for part in PARTS}
     found["read"] = statistics.median(loader.seconds[UNCOUNTED:])

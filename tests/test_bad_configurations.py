@@ -40,7 +40,6 @@ from libsvm_files import write_rows
 
 import run
 import trainers.launch.processes
-from trainers.loop import Trainer
 
 LONGEST_SECONDS = 60  # on a busy machine
 MOST_BYTES = 4 * 2**30  # in addition to the memory of the process
@@ -97,7 +96,7 @@ def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, 
     tracker = [] if has_own or len("".join(words)) % 3 == 0 else ["tracker=none"]
     capfd.readouterr()
     with pytest.MonkeyPatch.context() as patch, bounded():
-        patch.setattr(Trainer, "run", train)
+        patch.setattr("trainers.run.training.run", train)
         patch.setattr(trainers.launch.processes, "launch", in_this_process)
         patch.setattr(sys, "argv", ["run.py", *own, *tracker, *words])
         patch.setattr(run, "exit_statuses", [])

@@ -17,9 +17,9 @@ from compressors.named import USUAL_FEEDBACK, method, usual_feedback
 from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
 from trainers.config.destinations import DESTINATIONS
-from trainers.loop import Trainer
 from trainers.records.identity import compressor_name, identify, subject_of
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
+from trainers.training import Training
 
 CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
@@ -88,8 +88,8 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: {how}"):
             factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
         return
-    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
-    assert isinstance(trainer, Trainer)
+    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert isinstance(trainer, Training)
     if group == "tracker":
         open_tracker = hydra.utils.instantiate(config["tracker"], _convert_="all")
         assert len(open_tracker(folder=Path(), name="x", config={}, facts={"group": "x"})) == (
@@ -116,7 +116,7 @@ def test_every_method_has_its_own_name_and_trains_in_the_quick_experiment(name: 
     check(config)
     assert identify(config).method.compressor == compressor_name(config) == name
     assert subject_of(config) == "mlp-digits"
-    build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))  # raises if it cannot train
+    build_training(config, Communicator(config["workers"]), torch.device("cpu"))  # raises if it cannot train
 
 
 def test_exceptions_are_those_of_one_method_in_one_experiment() -> None:
@@ -131,7 +131,7 @@ def test_exceptions_are_those_of_one_method_in_one_experiment() -> None:
 
 def test_threshold_rule_reaches_the_reducer() -> None:
     config = resolved("model=resnet18", "data=digits")
-    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     assert trainer.layout.num_parameters == 11_172_810
     expected = 1 / (2 * (0.001 * 11_172_810) ** 0.5)
     assert trainer.reducer.inner.codec.threshold == pytest.approx(expected, rel=1e-12)
@@ -141,7 +141,7 @@ def test_same_start_for_every_compressor() -> None:
     starts = []
     for name in ("top_k", "none"):
         config = resolved("model=mlp", f"compressor={name}")
-        trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+        trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
         starts.append(torch.cat([p.flatten() for p in trainer.model.parameters()]))
     assert torch.equal(*starts)
 

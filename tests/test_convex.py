@@ -11,8 +11,9 @@ from libsvm_files import write_rows
 from processes import run_in_processes
 
 from trainers.comm.communicator import Communicator
-from trainers.loop import Trainer
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
+from trainers.training import Training
 
 METHODS = {
     "none": [],
@@ -49,18 +50,18 @@ def config_of(root: Path, *overrides: str) -> dict[str, Any]:
     return resolved("experiment=convex/madelon_sgd", "data.name=few", f"data.root={root}", *overrides)
 
 
-def trainer(root: Path, *overrides: str) -> Trainer:
+def trainer(root: Path, *overrides: str) -> Training:
     config = config_of(root, *overrides)
-    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def train(root: Path, *overrides: str) -> dict[str, Any]:
     return run_to_its_end(trainer(root, "trainer.log_every=5", *overrides))
 
 
-def run_to_its_end(it: Trainer) -> dict[str, Any]:
+def run_to_its_end(it: Training) -> dict[str, Any]:
     records = Records()
-    summary = it.run(records)
+    summary = run(it, records)
     return {"x": it.model.weight.detach().clone(), "records": list(records), "summary": summary}
 
 
@@ -75,7 +76,7 @@ def train_all(process: int, processes: int, configs: dict[str, dict[str, Any]]) 
     found = {}
     for name, config in configs.items():
         communicator = Communicator(config["workers"], rank=process, world_size=processes)
-        found[name] = run_to_its_end(build_trainer(config, communicator, torch.device("cpu")))
+        found[name] = run_to_its_end(build_training(config, communicator, torch.device("cpu")))
     return found
 
 
@@ -156,7 +157,7 @@ def test_gd_without_compression_is_gradient_descent(root: Path, settings: list[s
     for _ in range(1000):
         pull = -labels / (1 + np.exp(labels * (features @ x))) / len(labels)
         x -= model.step_size * (features.T @ pull + model.l2 * x)
-    found.run(Records())
+    run(found, Records())
     reached = model.weight.detach().numpy()
     assert np.linalg.norm(reached - x) <= 1e-12 * np.linalg.norm(x)
 
@@ -253,4 +254,4 @@ def test_a_gradient_that_is_not_finite_stops(root: Path, monkeypatch: pytest.Mon
     with pytest.raises(
         ArithmeticError, match="step 1: the gradient of worker 3 is not finite in layer weight"
     ):
-        it.run(Records())
+        run(it, Records())

@@ -14,7 +14,7 @@ from torch import nn
 
 from trainers.comm.communicator import Communicator
 from trainers.records.identity import identify
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("resnet18", "googlenet", "senet18")
@@ -29,7 +29,7 @@ PAPER = {  # network and parameters of the released code, lambda by the paper's 
 
 
 def built(config: dict[str, Any]) -> Any:
-    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("preset", PAPER)

@@ -10,7 +10,8 @@ from speech import SETTINGS, Records, train_all, trainer, write_text, write_word
 
 from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +68,14 @@ def test_learns(root: str) -> None:
         Records(),
         ["trainer.steps=100", "model.width=32", "model.layers=1", "model.dropout=0"],
     )
-    trainer(root, "compressor=top_k", *settings).run(records)
+    run(trainer(root, "compressor=top_k", *settings), records)
     assert records[-1]["validation/perplexity"] < 9
 
 
 def test_paper_preset(tmp_path: Path) -> None:
     """The paper's sizes on a text with as many words as lower-cased WikiText-2."""
     config = resolved("experiment=paper/lstm_wikitext2", f"data.root={write_words(tmp_path, 28_910)}")
-    found = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    found = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     assert found.layout.num_parameters == 28_977_312
     assert found.reducer.inner.codec.threshold == pytest.approx(2.938e-3, rel=1e-3)
     assert found.loader.batches(0)[0].inputs.shape[0] == 128
@@ -99,4 +100,4 @@ def test_other_models_are_refused() -> None:
         ValueError,
         match=r"mlp cannot be trained on the data of python_docs; data must be one of ",
     ):
-        build_trainer(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))
+        build_training(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))

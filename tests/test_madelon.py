@@ -11,7 +11,8 @@ from scipy.special import expit
 
 from results.compare.paper import PROBLEMS
 from trainers.comm.communicator import Communicator
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
 
 ROOT = Path(os.environ.get("DATA_DIR", ".data"))
 HERE = any((ROOT / "libsvm" / f"madelon{end}").is_file() for end in ("", ".bz2", ".gz"))
@@ -29,9 +30,9 @@ class Records(list):
 
 def train(*overrides: str) -> tuple[dict, list[dict[str, float]]]:
     config = resolved(*overrides, f"data.root={ROOT}")
-    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     records = Records()
-    return trainer.run(records), records
+    return run(trainer, records), records
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +72,12 @@ def test_gd_without_compression_is_gradient_descent() -> None:
         "trainer.steps=1000",
     ]
     config = resolved(*typed, f"data.root={ROOT}")
-    trainer = build_trainer(config, Communicator(20), torch.device("cpu"))
+    trainer = build_training(config, Communicator(20), torch.device("cpu"))
     model, dataset = trainer.model, trainer.dataset
     rows = -dataset.labels.numpy()[:, None] * dataset.features.toarray()
     x = model.weight.detach().numpy().copy()
     for _ in range(1000):
         x -= model.step_size * (rows.T @ (expit(rows @ x) / len(rows)) + model.l2 * x)
-    trainer.run(Records())
+    run(trainer, Records())
     reached = model.weight.detach().numpy()
     assert np.linalg.norm(reached - x) <= 1e-12 * np.linalg.norm(x)

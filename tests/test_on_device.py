@@ -70,8 +70,8 @@ TOGETHER = [
 # Waits allowed outside of steps: copies of data and model to the device, and of metrics from it
 ALLOWED = {
     *(
-        "trainers/run/build.py:build_trainer",
-        "trainers/loop.py:_state",
+        "trainers/run/build.py:build_training",
+        "trainers/training.py:new_state",
         "trainers/checkpoint/fit.py:require_fit",
     ),
     *(

@@ -11,7 +11,7 @@ from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.reading import agree
-from trainers.step import GradientStep
+from trainers.step import StepTimes
 
 SKIPPED_IN_A_ROW = 10  # skipped steps in sequence that end a run
 
@@ -22,16 +22,27 @@ class Outcome(NamedTuple):
     losses: Tensor | None  # [W], if requested
     step_seconds: float
     update_seconds: float
+    parts: StepTimes
 
-    def times(self, step: GradientStep) -> dict[str, float]:
+    def times(self) -> dict[str, float]:
         """Times of the step and its parts, for the records."""
         return {
             "time/step_seconds": self.step_seconds,
-            "time/gradient_seconds": step.gradient_seconds,
-            "time/reduce_seconds": step.reduce_seconds,
-            "time/communication_seconds": step.communication_seconds,
+            "time/gradient_seconds": self.parts.gradient_seconds,
+            "time/reduce_seconds": self.parts.reduce_seconds,
+            "time/communication_seconds": self.parts.communication_seconds,
             "time/update_seconds": self.update_seconds,
         }
+
+
+class Reduced(NamedTuple):
+    """A step before its update: the mean of the gradients is in ``.grad``."""
+
+    losses: Tensor | None  # [W], if requested
+    times: StepTimes
+    epoch: float  # fractional, before the step
+    began: float  # clock times
+    ended: float
 
 
 class Advance:
@@ -43,45 +54,41 @@ class Advance:
         self._may_fail = reads_files(loader)  # computed once, because a Protocol check takes microseconds
         self.communicator = communicator
         self.base_rates: list[float] = [group["lr"] for group in state.optimizer.param_groups]
-        self._began = self._reduced = 0.0  # clock times of the step's start and of its reduction's end
-        self._epoch = 0.0  # before the step
-        self._losses: Tensor | None = None
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
         """One step at ``factor`` times the base rates; ``measure`` requests the losses.
 
         Raises ``NonFiniteGradientError`` and ``UnreadableDataError``; the weights are then unchanged.
         """
-        self.reduce_gradients(factor, measure=measure)
-        return self.update()
+        return self.update(self.reduce_gradients(factor, measure=measure))
 
-    def reduce_gradients(self, factor: float, *, measure: bool) -> None:
+    def reduce_gradients(self, factor: float, *, measure: bool) -> Reduced:
         """Read the next batches; leave the mean of the workers' compressed gradients in ``.grad``.
 
         Gradients and reduction are one call, because under ``trainer.overlap`` the reduction begins before
         the backward pass ends. Raises the errors of ``__call__``.
         """
-        self._began = time.perf_counter()
+        began = time.perf_counter()
         state, step = self.state, self.state.step
         for group, rate in zip(state.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         read = partial(self.loader.batches, step)
         batches = agree(self.communicator, read) if self._may_fail else read()
         rate = self.base_rates[0] * factor
-        self._epoch = epoch = step * self.loader.epochs_per_step
-        self._losses = state.gradient_step.run(batches, step, rate, measure=measure, epoch=epoch)
-        self._reduced = time.perf_counter()
+        epoch = step * self.loader.epochs_per_step
+        losses, times = state.gradient_step.run(batches, step, rate, measure=measure, epoch=epoch)
+        return Reduced(losses, times, epoch, began, time.perf_counter())
 
-    def update(self) -> Outcome:
+    def update(self, reduced: Reduced) -> Outcome:
         """Update the weights by the mean from ``reduce_gradients``, and then their running average."""
         state = self.state
         state.optimizer.step()
         if state.average is not None:
-            state.average.update(state.model, self._epoch)
+            state.average.update(state.model, reduced.epoch)
         ended = time.perf_counter()
         state.skipped_in_a_row = 0
         self._count()
-        return Outcome(self._losses, ended - self._began, ended - self._reduced)
+        return Outcome(reduced.losses, ended - reduced.began, ended - reduced.ended, reduced.times)
 
     def skip(self, error: NonFiniteGradientError, nonfinite: str) -> None:
         """Count a step without an update. Raises ``error`` unless ``nonfinite`` is "skip".

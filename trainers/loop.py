@@ -1,254 +1,94 @@
 """The training loop, from the first batch to the summary."""
 
-import math
-from dataclasses import dataclass, field
-
-import torch
-from torch import nn
-
-from compressors.api import Reducer
 from compressors.build import threshold_in_force
-from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of
+from data.protocols import task_of
 from trainers.advance import Advance
-from trainers.average import RunningAverage
 from trainers.checkpoint.fit import require_fit
 from trainers.checkpoint.saving import Checkpoints
 from trainers.checkpoint.state import TrainingState
-from trainers.comm.communicator import Communicator
-from trainers.diagnostics.probe import Probe
-from trainers.diagnostics.settings import Diagnostics
-from trainers.evaluation import evaluate
-from trainers.forward import Loss, carries_after, in_precision
-from trainers.gradients import (
-    AnalyticGradients,
-    GradientSource,
-    NonFiniteGradientError,
-    WorkerGradients,
-    require_finite_weights,
-)
-from trainers.layout import Layout
+from trainers.gradients import NonFiniteGradientError, require_finite_weights
 from trainers.learning_rate import LearningRateController, ScheduleController
-from trainers.ledger import Ledger
-from trainers.overlapped_step import OverlappedStep
-from trainers.parts import AnalyticModel, RecordLog, facts_of
-from trainers.requirements import require_trainable
+from trainers.parts import RecordLog
 from trainers.schedules.autolrs import AutoLRS
-from trainers.schedules.schedules import Schedule
 from trainers.search import AutoLRSController
-from trainers.settings import TrainerSettings
-from trainers.step import ExplicitStep, GradientStep, sees_faults
 from trainers.step_log import StepLog
+from trainers.training import Training
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trainer:
-    """The parts of a training, checked. Raises ``ValueError`` for parts that cannot be trained together.
+def run(training: Training, records: RecordLog, checkpoints: Checkpoints | None = None) -> dict[str, object]:
+    """Train; send records to ``records``; return the last, best and total values.
 
-    A model that is a ``parts.AnalyticModel`` computes its gradients; other models are differentiated by
-    autograd. The results of a model's ``diagnostics()`` are part of every record, and of a record before the
-    first step. A dataset without held-out data is not evaluated.
+    With ``checkpoints``, the training continues from their start and is saved there. Raises
+    ``NonFiniteGradientError`` for a gradient that is not finite (with trainer.nonfinite=skip, for too
+    many such steps in sequence) and for a weight that is not, ``UnreadableDataError`` for a batch that
+    cannot be read, and ``StoppedError`` after a request to stop.
     """
+    state = training.new_state()
+    advance = Advance(state, training.loader, training.communicator)
+    if checkpoints is not None and checkpoints.start is not None:
+        require_fit(state, checkpoints.start, training.loader, training.carries_after)
+        state.restore(checkpoints.start)
+        checkpoints.start = None  # frees its memory
+    controller = _controller(training, state, advance, records, checkpoints)
+    log = StepLog(training, state, advance, records.log, every_loss=controller.needs_losses)
+    training.model.train()
+    log.start()
+    while controller.steps_left() > 0:
+        factor = controller.factor()  # on the base learning rates
+        is_last = controller.steps_left() == 1
+        began_at = state.epoch
+        measure = log.expect_step(is_last)
+        try:
+            reduced = advance.reduce_gradients(factor, measure=measure)  # W gradients, compressed, their mean
+            outcome = advance.update(reduced)  # the optimizer's step with that mean
+        except NonFiniteGradientError as error:
+            require_finite_weights(training.layout, state.step)  # such weights make no finite gradient again
+            advance.skip(error, training.settings.nonfinite)
+            outcome = None
+        if is_last:
+            require_finite_weights(training.layout, state.step)
+        controller.observe(log.record(outcome, factor))
+        if training.is_evaluated(began_at, state.epoch, is_last):
+            place = state.note({"step": state.step, "epoch": state.epoch, **log.cost_so_far()})
+            records.log({**place, **_evaluate(training, state)})
+        if checkpoints is not None and not is_last:
+            checkpoints.after_step(state)
+    if checkpoints is not None:
+        checkpoints.at_end(state)
+    totals = {**state.last, **controller.summary(), **log.costs.summary()}
+    threshold = threshold_in_force(training.reducer)
+    if threshold is not None:
+        totals["compression/threshold"] = threshold
+    return {**totals, "best": state.best, "layers": state.ledger.layers(), **training.facts()}
 
-    model: nn.Module
-    dataset: Dataset
-    reducer: Reducer
-    optimizer: torch.optim.Optimizer
-    schedule: Schedule | AutoLRS
-    layout: Layout
-    communicator: Communicator
-    loader: Loader  # a ``WholeLoader`` for an analytic model
-    settings: TrainerSettings
-    seed: int
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)  # none
 
-    def __post_init__(self) -> None:
-        require_trainable(self)
+def _controller(
+    training: Training,
+    state: TrainingState,
+    advance: Advance,
+    records: RecordLog,
+    checkpoints: Checkpoints | None,
+) -> LearningRateController:
+    if not isinstance(training.schedule, AutoLRS):
+        return ScheduleController(training.schedule, state, training.num_steps, training.epochs_per_step)
 
-    @property
-    def is_analytic(self) -> bool:
-        return isinstance(self.model, AnalyticModel)
+    def validate() -> float:
+        return training.measure(training.model)["validation/loss"]
 
-    @property
-    def overlaps(self) -> bool:
-        """Whether a step reduces gradients during its backward pass: as set, or because it costs no time.
+    settings, communicator = training.schedule, training.communicator
+    return AutoLRSController(
+        settings, state, training.num_steps, advance, communicator, validate, records.log, checkpoints
+    )
 
-        A dense reduction with one worker per process takes no longer in pieces, and has the same result.
-        """
-        settings, communicator = self.settings, self.communicator
-        needs_whole_gradient = (
-            self.layout.scope == "global"
-            or settings.clip_norm is not None
-            or settings.nonfinite == "skip"
-            or bool(self.diagnostics.names)
-            or self.is_analytic
-        )
-        one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
-        return settings.overlap or (one_each and self.reducer.traits.lossless and not needs_whole_gradient)
 
-    @property
-    def epochs_per_step(self) -> float:
-        return self.loader.epochs_per_step
-
-    @property
-    def num_steps(self) -> int:
-        if self.settings.steps is not None:
-            return self.settings.steps
-        assert self.settings.epochs is not None  # the settings have epochs or steps
-        return max(1, math.ceil(self.settings.epochs / self.epochs_per_step - 1e-9))
-
-    def step_at(self, epoch: float) -> int:
-        """The number of steps before this fractional ``epoch``."""
-        return round(epoch / self.epochs_per_step)
-
-    def run(self, records: RecordLog, checkpoints: Checkpoints | None = None) -> dict[str, object]:
-        """Train; send records to ``records``; return the last, best and total values.
-
-        With ``checkpoints``, the training continues from their start and is saved there. Raises
-        ``NonFiniteGradientError`` for a gradient that is not finite (with trainer.nonfinite=skip, for too
-        many such steps in sequence) and for a weight that is not, ``UnreadableDataError`` for a batch that
-        cannot be read, and ``StoppedError`` after a request to stop.
-        """
-        state = self._state()
-        advance = Advance(state, self.loader, self.communicator)
-        if checkpoints is not None and checkpoints.start is not None:
-            require_fit(state, checkpoints.start, self.loader, self._carries_after)
-            state.restore(checkpoints.start)
-            checkpoints.start = None  # frees its memory
-        controller = self._controller(state, advance, records, checkpoints)
-        log = StepLog(self, state, advance, records.log, every_loss=controller.needs_losses)
-        self.model.train()
-        log.start()
-        while controller.steps_left() > 0:
-            factor = controller.factor()  # on the base learning rates
-            is_last = controller.steps_left() == 1
-            began_at = state.epoch
-            measure = log.expect_step(is_last)
-            try:
-                advance.reduce_gradients(factor, measure=measure)  # W gradients, compressed, their mean
-                outcome = advance.update()  # the optimizer's step with that mean
-            except NonFiniteGradientError as error:
-                require_finite_weights(self.layout, state.step)  # such weights make no finite gradient again
-                advance.skip(error, self.settings.nonfinite)
-                outcome = None
-            if is_last:
-                require_finite_weights(self.layout, state.step)
-            controller.observe(log.record(outcome, factor))
-            if self._is_evaluated(began_at, state.epoch, is_last):
-                place = state.note({"step": state.step, "epoch": state.epoch, **log.cost_so_far()})
-                records.log({**place, **self._evaluate(state)})
-            if checkpoints is not None and not is_last:
-                checkpoints.after_step(state)
-        if checkpoints is not None:
-            checkpoints.at_end(state)
-        totals = {**state.last, **controller.summary(), **log.costs.summary()}
-        threshold = threshold_in_force(self.reducer)
-        if threshold is not None:
-            totals["compression/threshold"] = threshold
-        return {**totals, "best": state.best, "layers": state.ledger.layers(), **self.facts()}
-
-    def _controller(
-        self, state: TrainingState, advance: Advance, records: RecordLog, checkpoints: Checkpoints | None
-    ) -> LearningRateController:
-        if not isinstance(self.schedule, AutoLRS):
-            return ScheduleController(self.schedule, state, self.num_steps, self.epochs_per_step)
-
-        def validate() -> float:
-            return self._measure(self.model)["validation/loss"]
-
-        settings, communicator = self.schedule, self.communicator
-        return AutoLRSController(
-            settings, state, self.num_steps, advance, communicator, validate, records.log, checkpoints
-        )
-
-    def facts(self) -> dict[str, dict[str, object]]:
-        """Constants of the run that data, shards and model report for its readers."""
-        found = {
-            "data": facts_of(self.dataset) | facts_of(self.loader),
-            "problem": facts_of(self.model),
-        }
-        return {name: facts for name, facts in found.items() if facts}
-
-    def _state(self) -> TrainingState:
-        """The state at the start of a training."""
-        ledger = Ledger(self.layout, self.communicator, self.reducer)
-        reset_epochs = self.settings.average_reset_epochs
-        probe = self.probe() if self.diagnostics.names else None
-        return TrainingState(
-            model=self.model,
-            optimizer=self.optimizer,
-            gradient_step=self._gradient_step(ledger, probe or self.reducer),
-            ledger=ledger,
-            average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
-            communicator=self.communicator,
-            probe=probe,
-        )
-
-    def probe(self) -> Probe:
-        """The reducer, wrapped by the diagnostics. Raises ``ValueError`` for unsuitable diagnostics."""
-        return Probe(self.reducer, self.diagnostics)
-
-    def _is_evaluated(self, before: float, epoch: float, is_last: bool) -> bool:
-        """Whether the step from one fractional epoch to the next reaches an evaluation."""
-        if not self.dataset.held_out:
-            return False
-        every = self.settings.evaluate_every
-        return is_last or (epoch + 1e-9) // every > (before + 1e-9) // every
-
-    def _evaluate(self, state: TrainingState) -> dict[str, float]:
-        """Evaluate the last weights and, if there is one, their average; keep the best in ``state``."""
-        quality = self._measure(state.model)
-        if state.average is not None:
-            of_average = self._measure(state.average.model)
-            quality |= {f"average/{name}": value for name, value in of_average.items()}
-        quality = state.note(quality)
-        for name, value in quality.items():
-            better = max if name.split("/")[-1] in task_of(self.dataset).higher_is_better else min
-            state.best[name] = better(state.best.get(name, value), value)
-        return quality
-
-    def _measure(self, model: nn.Module) -> dict[str, float]:
-        size, precision = self.settings.evaluation_batch_size, self.settings.precision
-        return evaluate(model, self.dataset, self.communicator, size, precision)
-
-    def _gradient_step(self, ledger: Ledger, reducer: Reducer) -> GradientStep:
-        model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
-        settings = self.settings
-        gradients: GradientSource
-        if isinstance(model, AnalyticModel):
-            assert isinstance(self.loader, WholeLoader)  # the data of an analytic model
-            shards, clip_norm = self.loader.whole(), settings.clip_norm
-            gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
-            return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
-        if self.overlaps:
-            return OverlappedStep(
-                model,
-                self._loss(),
-                reducer,
-                communicator,
-                ledger,
-                seed=seed,
-                micro_batch_size=settings.micro_batch_size,
-                bucket_megabytes=settings.bucket_megabytes,
-            )
-        gradients = WorkerGradients(
-            model,
-            self._loss(),
-            layout,
-            communicator,
-            seed=seed,
-            clip_norm=settings.clip_norm,
-            micro_batch_size=settings.micro_batch_size,
-            # Steps that may be skipped are checked before the reducer, which changes its state.
-            checks=settings.nonfinite == "skip" or not sees_faults(layout),
-        )
-        return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
-
-    def _loss(self) -> Loss:
-        return in_precision(task_of(self.dataset).loss, self.layout.device, self.settings.precision)
-
-    def _carries_after(self, batch: Batch) -> list[Carry]:
-        """The state of the loss after ``batch``; an analytic model has none."""
-        if self.is_analytic:
-            return []
-        size, device = self.settings.micro_batch_size, self.layout.device
-        return carries_after(self.model, self._loss(), batch, size, device)
+def _evaluate(training: Training, state: TrainingState) -> dict[str, float]:
+    """Evaluate the last weights and, if there is one, their average; keep the best in ``state``."""
+    quality = training.measure(state.model)
+    if state.average is not None:
+        of_average = training.measure(state.average.model)
+        quality |= {f"average/{name}": value for name, value in of_average.items()}
+    quality = state.note(quality)
+    for name, value in quality.items():
+        better = max if name.split("/")[-1] in task_of(training.dataset).higher_is_better else min
+        state.best[name] = better(state.best.get(name, value), value)
+    return quality

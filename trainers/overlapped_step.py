@@ -15,7 +15,7 @@ from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.step import fault_of, sees_faults
+from trainers.step import Reduction, StepTimes, fault_of, sees_faults
 
 FIRST_MEGABYTES = 1  # size of the first dense bucket, so transfers start early
 
@@ -113,8 +113,6 @@ class OverlappedStep:
     pass; ``reduce_seconds`` is the whole time of the reducer.
     """
 
-    compression_seconds: float | None
-
     def __init__(
         self,
         model: nn.Module,
@@ -145,12 +143,11 @@ class OverlappedStep:
         self.checks_before_reducing = not sees_faults(self.layout)  # for NaN and infinity
         bucket_views = _uses_bucket_views(self.layout, reducer)
         self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, bucket_views=bucket_views)
-        self.num_buckets = len(self.buckets.buckets)
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
-    ) -> Tensor | None:
+    ) -> Reduction:
         started = time.perf_counter()
         self.reducer_step = Step(self.seed, step, learning_rate, epoch)
         self.faults: list[int] = []
@@ -167,16 +164,21 @@ class OverlappedStep:
         for future in self._launched:
             future.result()
         self.layout.write_gradients(self._means)
-        self.gradient_seconds = time.perf_counter() - started
-        self.communication_seconds = self.communicator.clock.seconds
+        gradient_seconds, clock = time.perf_counter() - started, self.communicator.clock
+        own = self.reduce_seconds - clock.seconds - clock.leading_seconds
         timed = self.thread is not None  # on a GPU, kernels are only queued at this point
-        own = self.reduce_seconds - self.communication_seconds - self.communicator.clock.leading_seconds
-        self.compression_seconds = own if timed else None
+        times = StepTimes(
+            gradient_seconds,
+            self.reduce_seconds,
+            clock.seconds,
+            own if timed else None,
+            num_buckets=len(self.buckets.buckets),
+        )
         # The first layer of this worker that is not finite, as without overlap
         fault = min(self.faults, default=0) if self.checks_before_reducing else fault_of(self.ledger)
         raise_together(self.communicator, self.layout, step, fault)
         self.ledger.close_step()
-        return loss.reshape(1)
+        return Reduction(loss.reshape(1), times)
 
     def _differentiate(self, batch: Batch) -> Tensor:
         """Backward passes over one batch, the last of which completes the gradients; returns the loss."""

@@ -1,7 +1,6 @@
 """Requirements on the combination of settings, data, model and method of a training."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules.batchnorm import _NormBase
@@ -18,30 +17,28 @@ from trainers.records.effects import (
     refuse_without_effect,
 )
 from trainers.schedules.autolrs import AutoLRS
-
-if TYPE_CHECKING:
-    from trainers.loop import Trainer
+from trainers.training import Training
 
 
-def require_trainable(trainer: "Trainer") -> None:
+def require_trainable(training: Training) -> None:
     """Raise ``ValueError`` for parts that cannot be trained together."""
-    settings = trainer.settings
+    settings = training.settings
     if settings.overlap:
-        _require_overlappable_trainer(trainer)
-    if trainer.diagnostics.names:
-        trainer.probe()  # refuses diagnostics that this method cannot have
-    if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in trainer.model.modules()):
+        _require_overlappable_trainer(training)
+    if training.diagnostics.names:
+        training.probe()  # refuses diagnostics that this method cannot have
+    if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in training.model.modules()):
         name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
         raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
-    _refuse_settings_without_effect(trainer)
+    _refuse_settings_without_effect(training)
     if settings.precision == "bf16":
-        require_bf16(trainer.layout.device)
-    lowest_rate = _lowest_rate(trainer)
-    trainer.communicator.declare_kinds(trainer.reducer.kinds)
-    plan = _plan(trainer, lowest_rate)
-    trainer.reducer.check(plan)
+        require_bf16(training.layout.device)
+    lowest_rate = _lowest_rate(training)
+    training.communicator.declare_kinds(training.reducer.kinds)
+    plan = _plan(training, lowest_rate)
+    training.reducer.check(plan)
     if "MomentumCorrection" not in plan.feedback and any(
-        group.get("decay_momentum") for group in trainer.optimizer.param_groups
+        group.get("decay_momentum") for group in training.optimizer.param_groups
     ):
         raise ValueError(
             "optimizer.decay_momentum needs feedback=momentum_correction, whose gradients have the same "
@@ -49,17 +46,17 @@ def require_trainable(trainer: "Trainer") -> None:
         )
 
 
-def _refuse_settings_without_effect(trainer: "Trainer") -> None:
+def _refuse_settings_without_effect(training: Training) -> None:
     """Raise ``ValueError`` for a setting without effect on these data or this model."""
     facts = {
-        NOTHING_HELD_OUT: not trainer.dataset.held_out,
-        NO_CONVOLUTIONS: all(parameter.dim() != 4 for parameter in trainer.model.parameters()),
-        ANALYTIC: trainer.is_analytic,
+        NOTHING_HELD_OUT: not training.dataset.held_out,
+        NO_CONVOLUTIONS: all(parameter.dim() != 4 for parameter in training.model.parameters()),
+        ANALYTIC: training.is_analytic,
     }
-    settings = {f"trainer.{name}": value for name, value in vars(trainer.settings).items()}
+    settings = {f"trainer.{name}": value for name, value in vars(training.settings).items()}
     changed = [key for key, value in settings.items() if value != DEFAULTS.get(key)]
     refuse_without_effect(
-        {"trainer": vars(trainer.settings)}, changed, {name for name, holds in facts.items() if holds}
+        {"trainer": vars(training.settings)}, changed, {name for name, holds in facts.items() if holds}
     )
 
 
@@ -80,48 +77,48 @@ def require_overlap_settings(
     if diagnostics:
         raise ValueError(
             f"trainer.overlap cannot be combined with diagnostics={','.join(diagnostics)}, "
-            "which needs the whole gradient: set trainer.overlap=false"
+            "which needs the whole gradient: set training.overlap=false"
         )
 
 
-def _require_overlappable_trainer(trainer: "Trainer") -> None:
+def _require_overlappable_trainer(training: Training) -> None:
     """Raise ``ValueError`` for a trainer whose step cannot overlap reduction and backward pass."""
-    communicator, names = trainer.communicator, trainer.diagnostics.names
-    require_overlap_settings(communicator.size, communicator.world_size, trainer.layout.scope, names)
-    if trainer.is_analytic:
+    communicator, names = training.communicator, training.diagnostics.names
+    require_overlap_settings(communicator.size, communicator.world_size, training.layout.scope, names)
+    if training.is_analytic:
         raise ValueError("trainer.overlap needs a model with a backward pass, but this model has none")
 
 
-def _lowest_rate(trainer: "Trainer") -> float:
+def _lowest_rate(training: Training) -> float:
     """The smallest factor on the base learning rate in any step."""
-    if isinstance(trainer.schedule, AutoLRS):
-        _check_search(trainer, trainer.schedule)
+    if isinstance(training.schedule, AutoLRS):
+        _check_search(training, training.schedule)
         return 1.0
-    base_rate = max(group["lr"] for group in trainer.optimizer.param_groups)
-    return check_rates(trainer.schedule, trainer.num_steps, trainer.epochs_per_step, base_rate)
+    base_rate = max(group["lr"] for group in training.optimizer.param_groups)
+    return check_rates(training.schedule, training.num_steps, training.epochs_per_step, base_rate)
 
 
-def _check_search(trainer: "Trainer", search: AutoLRS) -> None:
-    if search.validates and "validation" not in trainer.dataset.held_out:
+def _check_search(training: Training, search: AutoLRS) -> None:
+    if search.validates and "validation" not in training.dataset.held_out:
         raise ValueError(
             f"schedule=autolrs uses the validation loss in trials of {search.validation_from} or more steps, "
             "but this dataset has no validation split: increase schedule.validation_from"
         )
-    if search.plan(0, trainer.num_steps)[1] == 0:
+    if search.plan(0, training.num_steps)[1] == 0:
         raise ValueError(
             f"schedule=autolrs needs at least {search.least_steps} steps, for {search.trials} trials and the "
-            f"stage that uses their result, got {trainer.num_steps}"
+            f"stage that uses their result, got {training.num_steps}"
         )
 
 
-def _plan(trainer: "Trainer", lowest_rate: float) -> Plan:
+def _plan(training: Training, lowest_rate: float) -> Plan:
     """The settings of the training on which a method may have requirements."""
-    optimizer = trainer.optimizer
+    optimizer = training.optimizer
     return plan_of(
-        trainer.reducer,
-        scope=trainer.layout.scope,
+        training.reducer,
+        scope=training.layout.scope,
         optimizer="SGD" if isinstance(optimizer, torch.optim.SGD) else type(optimizer).__name__,
         momentum=max(group.get("momentum", 0.0) for group in optimizer.param_groups),
-        rates=rates_of_epochs(trainer.schedule, trainer.num_steps, trainer.epochs_per_step),
+        rates=rates_of_epochs(training.schedule, training.num_steps, training.epochs_per_step),
         lowest_rate=lowest_rate,
     )

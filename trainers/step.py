@@ -1,7 +1,7 @@
 """The gradient part of a training step: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,14 +14,26 @@ from trainers.layout import Layout
 from trainers.ledger import Ledger
 
 
-class GradientStep(Protocol):
-    """Writes the mean of C(p) to every ``.grad``, and records the step in the ledger."""
+class StepTimes(NamedTuple):
+    """Seconds of the parts of a gradient step."""
 
     gradient_seconds: float
     reduce_seconds: float
     communication_seconds: float  # part of reduce_seconds in collectives
     compression_seconds: float | None  # of one worker; None if it cannot be measured
     num_buckets: int  # parts in which the gradient is reduced, one after the other
+
+
+class Reduction(NamedTuple):
+    """Results of a gradient step, beside the mean in every ``.grad``."""
+
+    losses: Tensor | None  # [W], if requested
+    times: StepTimes
+
+
+class GradientStep(Protocol):
+    """Writes the mean of C(p) to every ``.grad``, and records the step in the ledger."""
+
     reducer: Reducer
     state: State  # the reducer's state; tensors are [W, ...]
 
@@ -31,8 +43,8 @@ class GradientStep(Protocol):
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
-    ) -> Tensor | None:
-        """Return the local workers' losses [W].
+    ) -> Reduction:
+        """Compute and reduce the local workers' gradients.
 
         ``epoch`` is the fractional epoch before the step. ``measure`` requests the losses. Raises
         ``NonFiniteGradientError`` on all processes if a worker's gradient is not finite.
@@ -41,12 +53,6 @@ class GradientStep(Protocol):
 
 class ExplicitStep:
     """All gradients first, then one reduction; for any number of workers per process and any scope."""
-
-    gradient_seconds: float
-    reduce_seconds: float
-    communication_seconds: float
-    compression_seconds: float | None
-    num_buckets = 1
 
     def __init__(
         self,
@@ -73,7 +79,7 @@ class ExplicitStep:
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
-    ) -> Tensor | None:
+    ) -> Reduction:
         started = self._now()
         losses = self.workers.compute(batches, step, measure)
         computed = self._now()
@@ -86,15 +92,14 @@ class ExplicitStep:
             self.layout.write_gradients(reduced.mean)
             self.ledger.record(reduced)
         ended = self._now()
-        self.gradient_seconds, self.reduce_seconds = computed - started, ended - computed
-        self.communication_seconds = clock.seconds
-        num_workers = len(self.communicator.local_workers)
-        self.compression_seconds = clock.compression_seconds(self.reduce_seconds, ended, num_workers)
+        reduce_seconds, num_workers = ended - computed, len(self.communicator.local_workers)
+        own = clock.compression_seconds(reduce_seconds, ended, num_workers)
+        times = StepTimes(computed - started, reduce_seconds, clock.seconds, own, num_buckets=1)
         if not self.workers.checks:
             with clock.collective(0):
                 raise_together(self.communicator, self.layout, step, fault_of(self.ledger))
         self.ledger.close_step()
-        return losses
+        return Reduction(losses, times)
 
     def _now(self) -> float:
         if self.layout.device.type == "cuda":

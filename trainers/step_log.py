@@ -1,7 +1,6 @@
 """Log of a training's steps: choice of measured and recorded steps, and content of their records."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from compressors.build import threshold_in_force
 from trainers.advance import Advance, Outcome
@@ -12,9 +11,7 @@ from trainers.parts import HasDiagnostics
 from trainers.records.goals import LINK_BYTES
 from trainers.records.plain import Record
 from trainers.threshold_watch import ThresholdWatch
-
-if TYPE_CHECKING:
-    from trainers.loop import Trainer
+from trainers.training import Training
 
 
 class StepLog:
@@ -25,7 +22,7 @@ class StepLog:
 
     def __init__(
         self,
-        trainer: "Trainer",
+        training: Training,
         state: TrainingState,
         advance: Advance,
         log: Callable[[Record], None],
@@ -36,18 +33,18 @@ class StepLog:
         self.advance = advance
         self.log = log
         self.every_loss = every_loss
-        self.log_every = trainer.settings.log_every
-        self.counts_skipped = trainer.settings.nonfinite == "skip"
-        self.costs = StepCosts(trainer.reducer, trainer.layout, trainer.communicator)
-        model = trainer.model
+        self.log_every = training.settings.log_every
+        self.counts_skipped = training.settings.nonfinite == "skip"
+        self.costs = StepCosts(training.reducer, training.layout, training.communicator)
+        model = training.model
         self._model_diagnostics: Callable[[], Record] = (
             model.diagnostics if isinstance(model, HasDiagnostics) else dict
         )
         self._probe: Probe | None = None  # the probe, if it measures the next step
         self._is_recorded = self._is_last = False
-        threshold = threshold_in_force(trainer.reducer)
+        threshold = threshold_in_force(training.reducer)
         self._watch = (
-            ThresholdWatch(threshold, state, trainer.communicator) if threshold is not None else None
+            ThresholdWatch(threshold, state, training.communicator) if threshold is not None else None
         )
 
     def start(self) -> None:
@@ -78,7 +75,7 @@ class StepLog:
             self.log(state.note(self._record(None, None, factor)))
             return None
         if self._probe is None:
-            self.costs.add(state.gradient_step, state.ledger)
+            self.costs.add(outcome.parts, state.ledger)
         if not (self._is_recorded or self.every_loss):
             return None
         loss = self.advance.mean_loss(outcome)
@@ -102,7 +99,7 @@ class StepLog:
             record["train/steps_skipped"] = state.skipped
         record |= {**state.ledger.metrics(), **self._model_diagnostics()}
         if outcome is not None:
-            record |= outcome.times(state.gradient_step)
+            record |= outcome.times()
             if probe is not None:
                 record |= probe.latest
                 record["time/reduce_seconds"] -= probe.seconds

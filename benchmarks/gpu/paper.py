@@ -42,13 +42,14 @@ def measure(options: Options, record: Record) -> None:
 def _measure(options: Options, overrides: list[str], steps: int) -> dict[str, object]:
     from benchmarks.train import UNCOUNTED, Records, build
     from trainers.evaluation import evaluate
+    from trainers.loop import run
 
     device = options.device
     length = [f"trainer.steps={steps + UNCOUNTED}", "trainer.log_every=1", "trainer.evaluate_every=1e6"]
     trainer = build([*overrides, *length], device)
-    object.__setattr__(trainer, "_evaluate", lambda average: {})  # evaluation is measured below
+    object.__setattr__(trainer, "measure", lambda model: {})  # evaluation is measured below
     records = Records()
-    trainer.run(records)
+    run(trainer, records)
     parts = ("step", "gradient", "reduce", "update")
     found: dict[str, object] = {
         f"{part}_ms": 1e3 * statistics.median(r[f"time/{part}_seconds"] for r in records[UNCOUNTED:])

@@ -97,7 +97,7 @@ class Training:
     def __call__(self) -> None:
         synchronize(self.device)
         started = time.perf_counter()
-        losses = self.step.run(self.batches, self.number, RATE)
+        losses, times = self.step.run(self.batches, self.number, RATE)
         synchronize(self.device)
         reduced = time.perf_counter()
         self.optimizer.step()
@@ -106,7 +106,7 @@ class Training:
         self.number += 1
         assert losses is not None
         self.loss = losses.mean().item()
-        gradient, reduce = self.step.gradient_seconds, self.step.reduce_seconds
+        gradient, reduce = times.gradient_seconds, times.reduce_seconds
         seconds = (
             ended - started,
             gradient,

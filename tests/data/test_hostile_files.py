@@ -23,7 +23,7 @@ from hostile_models import MODELS
 
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError, one_line, refusing
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 
 FORMATS |= MODELS
 DRAWN = 500
@@ -108,7 +108,7 @@ def read(words: list[str]) -> None:
         return
     with refusing():
         config = deepcopy(config_of(tuple(words)))
-        trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+        trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     batches = trainer.loader.batches(0)
     if config["data"]["_target_"] == "data.convex.libsvm.libsvm":
         assert math.isfinite(trainer.model.start_value) and trainer.num_steps == 1

@@ -49,7 +49,7 @@ def train(dataset: Any, process: int, processes: int) -> dict[str, Any]:
     loader = dataset.loader(WORKERS, communicator.local_workers, BATCH, partial(generator, 7))
     losses = []
     for number in range(STEPS):
-        loss = step.run(loader.batches(number), number, learning_rate=1e-3, measure=True)
+        loss = step.run(loader.batches(number), number, learning_rate=1e-3, measure=True).losses
         optimizer.step()
         losses += communicator.collect(loss.double()).tolist()
     return {

@@ -29,9 +29,10 @@ from trainers.advance import Advance
 from trainers.comm.communicator import Communicator
 from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.config.instantiation import make
-from trainers.loop import Trainer
+from trainers.loop import run
 from trainers.run import training
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
+from trainers.training import Training
 
 ROOT = CONF.parent
 # A small network. A step is an epoch, so that schedules over epochs change
@@ -113,18 +114,18 @@ def train(
         reduction=config["trainer"]["reduction"],
     )
     try:
-        trainer = build_trainer(config, communicator, device)
+        trainer = build_training(config, communicator, device)
         if method:
             trainer = _with_method(trainer, config, method)
     except ValueError as error:
         raise Refused(str(error)) from error
     records = _Records()
-    trainer.run(records)
+    run(trainer, records)
     weights = torch.cat([p.detach().flatten().cpu() for p in trainer.model.parameters()])
     return {"records": records.last, "weights": weights}
 
 
-def _with_method(trainer: Trainer, config: dict[str, Any], name: str) -> Trainer:
+def _with_method(trainer: Training, config: dict[str, Any], name: str) -> Training:
     feedback = make(config["feedback"])
     wire = make(config["wire"])
     method = (methods() | PLANTED)[name].method(threshold=0.02)

@@ -14,7 +14,8 @@ from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Gap
 from trainers.diagnostics.settings import Diagnostics
 from trainers.layout import Layout
-from trainers.loop import Trainer
+from trainers.loop import run
+from trainers.training import Training
 
 # Every method with every feedback. Each method and each feedback occurs with both scopes
 SETTINGS = [
@@ -25,7 +26,7 @@ SETTINGS = [
 RATE = 0.1
 
 
-def watched(communicator: Communicator, name: str, scope: str, feedback: str, **changes: Any) -> Trainer:
+def watched(communicator: Communicator, name: str, scope: str, feedback: str, **changes: Any) -> Training:
     """A trainer that measures in every step, and skips the steps with a NaN (``skipping.BAD_STEPS``)."""
     plain = trainer(communicator)
     method, _, own = name.partition("-")
@@ -56,7 +57,7 @@ def gaps(
     layout = {"rank": process, "world_size": processes, "reduction": "worker_order"}
     communicator = Communicator(WORKERS, **layout)
     records, snapshots = Records(), Snapshots(start)
-    watched(communicator, name, scope, feedback).run(records, snapshots)
+    run(watched(communicator, name, scope, feedback), records, snapshots)
     found = []
     for record in records:
         kept = {k: v for k, v in record.items() if k == "step" or k.startswith("diagnostics/")}
@@ -72,7 +73,7 @@ def gaps_of_all(process: int, processes: int) -> dict[str, list[dict[str, float]
 def saved(step: int, setting: tuple[str, str, str]) -> Snapshot:
     """The state after ``step`` of a training in one process."""
     snapshots = Snapshots()
-    watched(Communicator(WORKERS, reduction="worker_order"), *setting).run(Records(), snapshots)
+    run(watched(Communicator(WORKERS, reduction="worker_order"), *setting), Records(), snapshots)
     return snapshots[step]
 
 

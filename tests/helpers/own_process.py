@@ -5,12 +5,11 @@ import sys
 import pytest
 
 import run
-from trainers.loop import Trainer
 
 
 def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: str) -> tuple[int, str]:
     """Exit status and stderr of run.py in this process, without training and summary."""
-    monkeypatch.setattr(Trainer, "run", lambda *_: {"compression/total_error": 0.0})
+    monkeypatch.setattr("trainers.run.training.run", lambda *_: {"compression/total_error": 0.0})
     monkeypatch.setattr("trainers.run.report.print_summary", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
     monkeypatch.setattr(run, "exit_statuses", [])

@@ -6,7 +6,8 @@ import torch
 from configs import resolved
 
 from trainers.comm.communicator import Communicator
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
 
 SMALL = ("data.users=60", "data.items=200", "data.fewest=5", "data.most=20", "model.hidden=[8,8,4]")
 LENGTH = ("trainer.steps=12", "trainer.batch_size=128", "trainer.evaluate_every=1", "trainer.log_every=1")
@@ -25,9 +26,9 @@ def train_neumf(process: int = 0, processes: int = 1) -> dict[str, Any]:
     for compressor in ("none", "top_k", "hard_threshold"):
         config = resolved("experiment=small/neumf", f"compressor={compressor}", *SMALL, *LENGTH)
         communicator = Communicator(config["workers"], rank=process, world_size=processes)
-        trainer = build_trainer(config, communicator, torch.device("cpu"))
+        trainer = build_training(config, communicator, torch.device("cpu"))
         records = Records()
-        trainer.run(records)
+        run(trainer, records)
         weights = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
         found[compressor] = {"weights": weights, "records": list(records)}
     return found

@@ -18,10 +18,11 @@ from compressors.build import build_reducer
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
-from trainers.loop import Trainer
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
 from trainers.schedules.autolrs import AutoLRS
 from trainers.settings import TrainerSettings
+from trainers.training import Training
 
 
 def best_rate(curvature: Tensor, steps: int) -> float:
@@ -69,7 +70,7 @@ def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
     layout = Layout(dict(model.named_parameters()), "layer")
     task = SimpleNamespace(loss=lambda model, batch, memory: (model(), None))
     loader = SimpleNamespace(epochs_per_step=0.1, batches=lambda step: [Nothing(), Nothing()])
-    trainer = Trainer(
+    trainer = Training(
         model=model,
         dataset=SimpleNamespace(task=task, held_out={}),
         reducer=build_reducer(NoCompression(), layout.num_parameters),
@@ -91,7 +92,7 @@ def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
         seed=0,
     )
     records = Records()
-    summary = trainer.run(records)
+    summary = run(trainer, records)
     found = next(record["autolrs/rate"] for record in records if "autolrs/rate" in record)
     return found, summary
 
@@ -105,9 +106,9 @@ def train_small(process: int, processes: int) -> dict[str, Any]:
         *("schedule.trials=3", "trainer.steps=70", "trainer.evaluate_every=0.4"),
     )
     communicator = Communicator(4, rank=process, world_size=processes)
-    trainer = build_trainer(config, communicator, torch.device("cpu"))
+    trainer = build_training(config, communicator, torch.device("cpu"))
     records = Records()
-    trainer.run(records)
+    run(trainer, records)
     kept = [{k: v for k, v in r.items() if not k.startswith("time/")} for r in records]
     return {"records": kept, "weights": next(iter(trainer.model.parameters())).detach()}
 

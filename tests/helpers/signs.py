@@ -15,6 +15,7 @@ from compressors.core.fields import Field
 from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback
 from trainers.comm.communicator import Communicator
+from trainers.loop import run
 
 
 class Signs(NamedTuple):
@@ -105,7 +106,7 @@ def train(process: int, processes: int) -> dict[str, dict[str, Any]]:
         plain = trainer(communicator, bad_steps={})
         reducer = build_reducer(codec, plain.layout.num_parameters, ErrorFeedback)
         records, snapshots = Records(), Snapshots()
-        summary = replace(plain, reducer=reducer).run(records, snapshots)
+        summary = run(replace(plain, reducer=reducer), records, snapshots)
         found[name] = {
             "records": without_clock(records),
             "summary": summary,

@@ -15,9 +15,10 @@ from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.layout import Layout
-from trainers.loop import Trainer
+from trainers.loop import run
 from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
+from trainers.training import Training
 
 BAD_STEPS = {3: 2, 4: 0, 7: 3}  # step, counted from 1: worker whose batch has a NaN
 STEPS = 8
@@ -65,11 +66,11 @@ def trainer(
     overlap: bool = False,
     dense: bool = False,
     steps: int = STEPS,
-) -> Trainer:
+) -> Training:
     torch.manual_seed(0)
     model = SmallNet()
     layout = Layout(dict(model.named_parameters()), "layer")
-    return Trainer(
+    return Training(
         model=model,
         dataset=SimpleNamespace(task=SimpleNamespace(loss=loss_of), held_out=()),
         reducer=build_reducer(
@@ -112,7 +113,7 @@ def without_clock(records: list[dict[str, float]]) -> list[dict[str, float]]:
 def train(process: int, processes: int) -> dict[str, Any]:
     """Records, and this process's part of the state after every step."""
     records, snapshots = Records(), Snapshots()
-    trainer(Communicator(WORKERS, rank=process, world_size=processes)).run(records, snapshots)
+    run(trainer(Communicator(WORKERS, rank=process, world_size=processes)), records, snapshots)
     return {
         "records": without_clock(records),
         "states": {step: tensors_of(snapshot) for step, snapshot in snapshots.items()},
@@ -123,9 +124,9 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
     """Records and last state of a training that a second trainer resumes from the state after ``step``."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     records, snapshots = Records(), Snapshots()
-    trainer(communicator).run(records, snapshots)
+    run(trainer(communicator), records, snapshots)
     rest, end = Records(), Snapshots(snapshots[step])
-    summary = trainer(communicator).run(rest, end)
+    summary = run(trainer(communicator), rest, end)
     before = [record for record in without_clock(records) if record["step"] <= step]
     return {
         "records": before + without_clock(rest),
@@ -139,7 +140,7 @@ def stop(process: int, processes: int, overlap: bool, dense: bool) -> dict[str, 
     communicator, snapshots = Communicator(WORKERS, rank=process, world_size=processes), Snapshots()
     training = trainer(communicator, nonfinite="stop", overlap=overlap, dense=dense)
     try:
-        training.run(Records(), snapshots)
+        run(training, Records(), snapshots)
     except NonFiniteGradientError as error:
         weights = {name: p.detach().clone() for name, p in training.model.named_parameters()}
         return {"said": str(error), "weights": weights, "before": snapshots[max(snapshots)].shared}

@@ -7,8 +7,9 @@ import torch
 from configs import resolved
 
 from trainers.comm.communicator import Communicator
-from trainers.loop import Trainer
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
+from trainers.training import Training
 
 SETTINGS = {
     "none": ["compressor=none"],
@@ -43,7 +44,7 @@ def write_text(root: Path) -> str:
     return str(root)
 
 
-def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) -> Trainer:
+def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) -> Training:
     """A trainer of 4 workers with 2 columns each; windows of 12 tokens, 5 windows per epoch, with dropout."""
     config = resolved(
         "experiment=small/lstm_wikitext2",
@@ -55,7 +56,7 @@ def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) ->
         *overrides,
     )
     communicator = Communicator(config["workers"], rank=process, world_size=processes)
-    return build_trainer(config, communicator, torch.device("cpu"))
+    return build_training(config, communicator, torch.device("cpu"))
 
 
 def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, Any]]:
@@ -64,7 +65,7 @@ def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, An
     found = {}
     for name, overrides in SETTINGS.items():
         it, records = trainer(root, *overrides, process=process, processes=processes), Records()
-        it.run(records)
+        run(it, records)
         weights = torch.cat([p.detach().flatten() for p in it.model.parameters()])
         found[name] = {"weights": weights, "records": list(records)}
     return found

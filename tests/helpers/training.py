@@ -108,7 +108,8 @@ def train(
     losses, metrics = [], []
     for number in range(STEPS):
         batches = [batch_of(number, worker) for worker in communicator.local_workers]
-        loss = step.run(batches, number, learning_rate=0.1, measure=number % 2 == 0, epoch=float(number))
+        found = step.run(batches, number, learning_rate=0.1, measure=number % 2 == 0, epoch=float(number))
+        loss = found.losses
         optimizer.step()
         losses += communicator.collect(loss.double()).tolist()
         metrics.append(ledger.metrics())

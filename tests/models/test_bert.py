@@ -11,7 +11,7 @@ from glue_files import UNITS, write_sst2
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
 from models.bert import SIZES, Classifier, MaskedModel, bert
 from trainers.comm.communicator import Communicator
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 
 WORDS = len(UNITS)
 
@@ -213,10 +213,10 @@ def test_from_the_command_line(tmp_path: Path) -> None:
         "model=bert", "data=sst2", f"data.root={tmp_path}", "optimizer=adamw", "schedule=linear"
     )
     config["trainer"]["batch_size"] = 4
-    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     assert trainer.layout.num_parameters == bert_count(WORDS, 2, 128) + 128 * 129 + 2 * 129
     config = resolved("model=bert", "data=python_docs", "data.objective=masked", "data.max_length=32")
-    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     assert isinstance(trainer.model, MaskedModel)
 
 
@@ -231,7 +231,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
 def test_models_that_do_not_go_with_the_data(overrides: tuple[str, ...]) -> None:
     config = resolved(*overrides)
     with pytest.raises(ValueError, match="cannot be trained on the data of"):
-        build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+        build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("preset", ["small/bert_sst2", "small/bert_masked"])
@@ -241,7 +241,7 @@ def test_small_presets_build(preset: str, compressor: str, tmp_path: Path) -> No
     config = resolved(f"experiment={preset}", f"compressor={compressor}")
     if "root" in config["data"]:
         config["data"]["root"] = str(tmp_path)
-    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
     assert isinstance(trainer.optimizer, torch.optim.AdamW)
     spared = {id(p) for g in trainer.optimizer.param_groups if g["weight_decay"] == 0 for p in g["params"]}
     for name, parameter in trainer.model.named_parameters():

@@ -41,7 +41,7 @@ from trainers.diagnostics.settings import Diagnostics
 from trainers.diagnostics.staleness import Staleness
 from trainers.diagnostics.xi import Xi
 from trainers.run import training
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
 
 PIECES = {"global": [slice(0, sum(SIZES))], "layer": []}
@@ -267,12 +267,12 @@ def test_bad_settings_are_refused(kind: type, settings: dict, message: str) -> N
 def test_switched_off_there_is_nothing_to_cost_anything() -> None:
     def state_of(*overrides: str) -> Any:
         config = resolved("model=mlp", "compressor=top_k", "trainer.steps=1", *overrides)
-        return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+        return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
     plain = state_of()
-    assert plain._state().probe is None
-    assert plain._state().gradient_step.reducer is plain.reducer
-    watched = state_of("diagnostics=[xi]")._state()
+    assert plain.new_state().probe is None
+    assert plain.new_state().gradient_step.reducer is plain.reducer
+    watched = state_of("diagnostics=[xi]").new_state()
     assert watched.gradient_step.reducer is watched.probe
 
 

@@ -12,7 +12,7 @@ from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
 from trainers.learning_rate import rates_of_epochs
 from trainers.run import training
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
 from trainers.schedules.schedules import Cosine, WarmupStep
 
@@ -30,7 +30,7 @@ def one_thread():
 
 def build(*overrides: str) -> Any:
     config = resolved("model=mlp", *overrides)
-    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def test_equal_densities_are_top_k(tmp_path: Path) -> None:

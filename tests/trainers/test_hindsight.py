@@ -31,7 +31,8 @@ from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.run.build import build_trainer
+from trainers.loop import run
+from trainers.run.build import build_training
 
 ERROR, REGRET, BOUND, LEVEL = (
     f"compression/{name}" for name in ("hindsight_error", "regret", "regret_bound", "hindsight_threshold")
@@ -200,7 +201,7 @@ def test_skipped_steps_do_not_enter() -> None:
     trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
     object.__setattr__(trainer, "diagnostics", ON)
     records, snapshots = Records(), Snapshots()
-    summary = trainer.run(records, snapshots)
+    summary = run(trainer, records, snapshots)
     entries = SKIPPING_WORKERS * trainer.layout.num_parameters
     counts = torch.stack(
         [w.tensors["diagnostics/counts"] for w in snapshots[SKIPPING_STEPS].workers.values()]
@@ -221,7 +222,7 @@ def test_skipped_steps_do_not_enter() -> None:
 def skipping_trainer_after(snapshots: Snapshots) -> dict[str, float]:
     trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
     object.__setattr__(trainer, "diagnostics", ON)
-    return trainer.run(Records(), snapshots)
+    return run(trainer, Records(), snapshots)
 
 
 def summary_of(output: Path, *overrides: str) -> dict[str, Any]:
@@ -259,7 +260,7 @@ def test_regret_on_a_convex_problem(tmp_path: Path) -> None:
     found = {}
     for name, typed in methods.items():
         config = resolved(*settings, *typed)
-        found[name] = build_trainer(config, Communicator(4), torch.device("cpu")).run(Records())
+        found[name] = run(build_training(config, Communicator(4), torch.device("cpu")), Records())
     assert abs(found["threshold"][REGRET]) <= found["threshold"][BOUND] < 1e-2
     assert found["threshold"][LEVEL] == pytest.approx(2e-3, rel=2 / 32)
     assert found["top_k"][REGRET] > 10 * found["top_k"][BOUND]

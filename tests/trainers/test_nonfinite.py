@@ -20,6 +20,7 @@ from compressors.top_k import TopK
 from trainers.advance import SKIPPED_IN_A_ROW
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
+from trainers.loop import run
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -85,7 +86,7 @@ def test_the_row_of_skipped_steps_goes_on_after_a_resume(monkeypatch: pytest.Mon
         with pytest.raises(
             NonFiniteGradientError, match=r"^4 steps in a row are skipped; step 6: .* worker 3"
         ):
-            trainer(communicator, bad_steps=bad).run(Records(), part)
+            run(trainer(communicator, bad_steps=bad), Records(), part)
         snapshots |= part
     assert max(snapshots) == 5
 
@@ -93,7 +94,7 @@ def test_the_row_of_skipped_steps_goes_on_after_a_resume(monkeypatch: pytest.Mon
 def test_stopping_is_the_default() -> None:
     records = Records()
     with pytest.raises(NonFiniteGradientError, match=r"^step 3: the gradient of worker 2 is not finite"):
-        trainer(Communicator(WORKERS), nonfinite="stop").run(records)
+        run(trainer(Communicator(WORKERS), nonfinite="stop"), records)
     assert [record["step"] for record in records] == [2]
     assert "train/steps_skipped" not in records[0]
 
@@ -113,7 +114,7 @@ def test_weights_that_are_not_finite_end_the_run(
     monkeypatch.setattr(TopK, "encode", poisoned)
     said = r"^step 3: a weight is not finite in layer \w+, though the workers' gradients were: "
     with chosen("reference"), pytest.raises(NonFiniteGradientError, match=said):
-        trainer(Communicator(WORKERS), nonfinite=nonfinite, bad_steps={}, steps=steps).run(Records())
+        run(trainer(Communicator(WORKERS), nonfinite=nonfinite, bad_steps={}, steps=steps), Records())
 
 
 def test_a_weight_that_is_not_finite_at_the_start_is_no_fault_of_a_step() -> None:
@@ -123,7 +124,7 @@ def test_a_weight_that_is_not_finite_at_the_start_is_no_fault_of_a_step() -> Non
     with pytest.raises(
         NonFiniteGradientError, match=r"^a weight is not finite in layer \S+ before the first"
     ):
-        training.run(Records())
+        run(training, Records())
 
 
 @pytest.mark.parametrize(
@@ -143,9 +144,9 @@ def test_kernels_spare_the_gradients_a_pass_of_their_own(monkeypatch: pytest.Mon
         raise AssertionError("looked at before they are compressed")
 
     monkeypatch.setattr("torch.nn.utils.get_total_norm", fail)
-    trainer(Communicator(WORKERS), nonfinite="stop", bad_steps={}).run(Records())
+    run(trainer(Communicator(WORKERS), nonfinite="stop", bad_steps={}), Records())
     with pytest.raises(AssertionError, match="looked at before"):
-        trainer(Communicator(WORKERS), nonfinite="skip", bad_steps={}).run(Records())
+        run(trainer(Communicator(WORKERS), nonfinite="skip", bad_steps={}), Records())
 
 
 def test_too_many_in_a_row_end_the_run_in_one_line(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from compressors.none import NoCompression
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
-from trainers.loop import Trainer
+from trainers.loop import run
 from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
+from trainers.training import Training
 
 
 class Gradients(NamedTuple):
@@ -99,7 +100,7 @@ def train(
     )
     wrap = [ErrorFeedback] if feedback else []
     records = Records()
-    Trainer(
+    training = Training(
         model=model,
         dataset=data,
         reducer=build_reducer(method, 2, *wrap),
@@ -110,7 +111,8 @@ def train(
         loader=data,
         settings=settings,
         seed=0,
-    ).run(records)
+    )
+    run(training, records)
     return records
 
 

@@ -18,9 +18,9 @@ from trainers.comm.slices import side_by_side
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.loop import Trainer
 from trainers.overlapped_step import Buckets, OverlappedStep, buckets_of
 from trainers.step import ExplicitStep
+from trainers.training import Training
 
 SIZES = [3, 200_000, 5, 300_000, 7, 1]
 METHODS = {"none": NoCompression(), "top_k": TopK(density=0.3)}
@@ -186,4 +186,4 @@ def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
         diagnostics=SimpleNamespace(names=case["diagnostics"]),
         is_analytic=False,
     )
-    assert Trainer.overlaps.fget(trainer) is expected
+    assert Training.overlaps.fget(trainer) is expected

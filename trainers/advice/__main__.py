@@ -17,7 +17,7 @@ from trainers.config.composition import compose
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.launch.device import choose_device
 from trainers.launch.memory import keep_freed_memory
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 
 
 def main(argument: str) -> None:
@@ -33,7 +33,7 @@ def main(argument: str) -> None:
     with refusing():
         device = choose_device(config["device"], 1, 0)
         settings = Settings(**request["settings"])
-        trainer = build_trainer(config, Communicator(1, device=device), device)
+        trainer = build_training(config, Communicator(1, device=device), device)
         given = request["compute_seconds"]
         measured = compute_seconds(trainer, settings.steps) if given is None else given
         costs = measure_costs(trainer.layout, settings)

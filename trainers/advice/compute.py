@@ -4,16 +4,16 @@ import statistics
 
 from trainers.advance import Advance
 from trainers.advice.costs import UNCOUNTED
-from trainers.loop import Trainer
+from trainers.training import Training
 
 
-def compute_seconds(trainer: Trainer, steps: int) -> float:
-    """Median seconds of a step without its reduction, of a trainer with one worker."""
-    state = trainer._state()
-    advance = Advance(state, trainer.loader, trainer.communicator)
-    trainer.model.train()
+def compute_seconds(training: Training, steps: int) -> float:
+    """Median seconds of a step without its reduction, of a training with one worker."""
+    state = training.new_state()
+    advance = Advance(state, training.loader, training.communicator)
+    training.model.train()
     taken = []
     for _ in range(UNCOUNTED + steps):
-        times = advance(1.0, measure=False).times(state.gradient_step)
+        times = advance(1.0, measure=False).times()
         taken.append(times["time/gradient_seconds"] + times["time/update_seconds"])
     return statistics.median(taken[UNCOUNTED:])

@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainers.checkpoint.files import (
     Checkpoint,
@@ -19,9 +18,7 @@ from trainers.records.files import RECORDS, UnreadableFileError, read_config, re
 from trainers.records.identity import Origin, identify
 from trainers.records.plain import Config
 from trainers.schedules.autolrs import AutoLRS
-
-if TYPE_CHECKING:
-    from trainers.loop import Trainer
+from trainers.training import Training
 
 AUTO, NEVER = "auto", "never"
 FOLDER = "checkpoint"  # in a run folder
@@ -90,7 +87,7 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
         raise ValueError(f"resume={resume}: {error}") from error
 
 
-def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", run: str) -> Snapshot | None:
+def snapshot_of(start: Start, communicator: Communicator, training: Training, run: str) -> Snapshot | None:
     """The state from which this process's workers continue; the first process's ``start`` decides for all.
 
     Raises ``CheckpointMismatch``, in all processes, for a checkpoint that this run cannot have written or
@@ -103,7 +100,7 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", ru
     snapshot, problem = None, ""
     try:
         # the first process has checked it completely
-        snapshot = _snapshot(start.checkpoint or describe_checkpoint(Path(path)), communicator, trainer, run)
+        snapshot = _snapshot(start.checkpoint or describe_checkpoint(Path(path)), communicator, training, run)
     except (DamagedCheckpointError, CheckpointMismatch) as error:
         problem = str(error)
     problem = communicator.first_text(problem)
@@ -112,16 +109,16 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", ru
     return snapshot
 
 
-def _snapshot(checkpoint: Checkpoint, communicator: Communicator, trainer: "Trainer", run: str) -> Snapshot:
+def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Training, run: str) -> Snapshot:
     facts, step = checkpoint.facts, checkpoint.step
-    searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0
-    if trainer.settings.steps is None and facts["epoch"] != step * trainer.epochs_per_step:
-        step = trainer.step_at(facts["epoch"])  # of other workers, batches or samples
-    if step + searched >= trainer.num_steps + (checkpoint.run == run):
+    searched = facts["search"].get("steps", 0) if isinstance(training.schedule, AutoLRS) else 0
+    if training.settings.steps is None and facts["epoch"] != step * training.epochs_per_step:
+        step = training.step_at(facts["epoch"])  # of other workers, batches or samples
+    if step + searched >= training.num_steps + (checkpoint.run == run):
         tried = f" after {searched} steps of trials" if searched else ""
         raise CheckpointMismatch(
             f"{checkpoint.path}: the checkpoint is at step {step}{tried}, "
-            f"and this run ends at {trainer.num_steps}"
+            f"and this run ends at {training.num_steps}"
         )
     if checkpoint.num_workers == communicator.size:
         return checkpoint.load(communicator.local_workers).at_step(step)

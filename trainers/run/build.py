@@ -1,4 +1,4 @@
-"""Construction of a trainer from a config."""
+"""Construction of a training from a config."""
 
 from functools import partial
 
@@ -14,9 +14,9 @@ from trainers.config.targets import check_factories, require_match
 from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
 from trainers.layout import Layout
-from trainers.loop import Trainer
 from trainers.records.plain import Config
-from trainers.requirements import require_overlap_settings
+from trainers.requirements import require_overlap_settings, require_trainable
+from trainers.training import Training
 
 _WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")
 
@@ -35,8 +35,8 @@ def check_parts(config: Config, num_processes: int) -> None:
         )
 
 
-def build_trainer(config: Config, communicator: Communicator, device: torch.device) -> Trainer:
-    """The trainer that the config describes, checked but not started.
+def build_training(config: Config, communicator: Communicator, device: torch.device) -> Training:
+    """The training that the config describes, checked but not started.
 
     Raises ``ConfigError`` and ``ValueError`` for settings that cannot be built.
     """
@@ -64,7 +64,7 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
     diagnostics = make(config["diagnostics"])
     seed, local_workers = config["seed"], communicator.local_workers
     loader = dataset.loader(communicator.size, local_workers, settings.batch_size, partial(generator, seed))
-    return Trainer(
+    training = Training(
         model=model,
         dataset=dataset,
         reducer=build_reducer(method, layout.num_parameters, feedback, wire),
@@ -77,3 +77,5 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
         seed=seed,
         diagnostics=diagnostics,
     )
+    require_trainable(training)
+    return training

@@ -20,7 +20,7 @@ from trainers.schedules.autolrs import AutoLRS
 
 if TYPE_CHECKING:
     from trainers.checkpoint.resume import Start
-    from trainers.loop import Trainer
+    from trainers.training import Training
 
 Form = str | Callable[[Any], str]  # format of a number
 _ROWS: tuple[tuple[str, str, Form], ...] = (
@@ -75,12 +75,12 @@ def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, Form]]:
                 yield f"comm/{kind}_bytes_total", f"  {kind}", "{:,.0f}"
 
 
-def _overlap(trainer: "Trainer") -> str:
+def _overlap(training: "Training") -> str:
     """A line on the costs of ``trainer.overlap`` and on the time that it can hide."""
-    communicator, settings = trainer.communicator, trainer.settings
-    count = num_buckets(trainer.layout, trainer.reducer, settings.bucket_megabytes)
+    communicator, settings = training.communicator, training.settings
+    count = num_buckets(training.layout, training.reducer, settings.bucket_megabytes)
     pieces = f"overlap: {count} bucket(s) per step, each with its own collectives, during the backward pass"
-    if trainer.layout.device.type != "cpu":
+    if training.layout.device.type != "cpu":
         return pieces
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.world_size))
@@ -92,23 +92,23 @@ def _overlap(trainer: "Trainer") -> str:
     )
 
 
-def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
+def announce(training: "Training", path: Path, start: "Start") -> None:
     """Print the size of the run, its device and its start."""
-    communicator, layout = trainer.communicator, trainer.layout
+    communicator, layout = training.communicator, training.layout
     lines = [
         f"{communicator.size} workers in {communicator.world_size} process(es) on {layout.device}, "
-        f"{layout.num_parameters:,} parameters, {trainer.num_steps:,} steps, scope {layout.scope}"
+        f"{layout.num_parameters:,} parameters, {training.num_steps:,} steps, scope {layout.scope}"
     ]
-    for part, facts in trainer.facts().items():
+    for part, facts in training.facts().items():
         lines.append(f"{part}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
-    lines += [f"kernels: {describe(layout.device)}", f"{trainer.reducer!r} -> {path}"]
-    if trainer.settings.precision == "bf16" and (slow := warning_of_slow_bf16(layout.device)):
+    lines += [f"kernels: {describe(layout.device)}", f"{training.reducer!r} -> {path}"]
+    if training.settings.precision == "bf16" and (slow := warning_of_slow_bf16(layout.device)):
         lines.append(slow)
-    if trainer.overlaps:
-        lines.append(_overlap(trainer))
-    if not isinstance(trainer.schedule, AutoLRS):  # AutoLRS has no base rate
-        base_rate = max(group["lr"] for group in trainer.optimizer.param_groups)
-        lines += [line for line in [trainer.reducer.note(base_rate)] if line]
+    if training.overlaps:
+        lines.append(_overlap(training))
+    if not isinstance(training.schedule, AutoLRS):  # AutoLRS has no base rate
+        base_rate = max(group["lr"] for group in training.optimizer.param_groups)
+        lines += [line for line in [training.reducer.note(base_rate)] if line]
     lines += start.messages
     if start.checkpoint is not None:
         lines.append(f"continuing after step {start.checkpoint.step:,} from {start.checkpoint.path}")

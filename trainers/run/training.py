@@ -19,14 +19,15 @@ from trainers.launch.jobs import current_sweep, parallel_job
 from trainers.launch.memory import exhaustion_in_one_line, keep_freed_memory
 from trainers.launch.process_group import process_group, world
 from trainers.launch.stopping import end_with_torchrun, stop_request
-from trainers.loop import Trainer
+from trainers.loop import run
 from trainers.reading import UnreadableDataError
 from trainers.records.plain import Config
-from trainers.run.build import build_trainer
+from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
 from trainers.run.report import announce, print_summary
 from trainers.run.terminal import Terminal
 from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Trackers
+from trainers.training import Training
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Records:
     lines: JsonLines | None = None
 
 
-def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Start) -> Records:
+def open_records(config: Config, folder: RunFolder, training: Training, start: Start) -> Records:
     """The trackers of a run that begins or continues at ``start``."""
     open_tracker: OpenTracker = make(config["tracker"])
     facts = folder.facts()
-    threshold = threshold_in_force(trainer.reducer)
+    threshold = threshold_in_force(training.reducer)
     if threshold is not None:  # also where it follows from a density
         facts["threshold"] = threshold
     external = open_tracker(
@@ -55,7 +56,7 @@ def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Sta
     )
     lines = JsonLines(folder.metrics, start.records)
     first_step = start.checkpoint.step if start.checkpoint is not None else 0
-    terminal = Terminal(trainer.num_steps, first_step=first_step, job=parallel_job())
+    terminal = Terminal(training.num_steps, first_step=first_step, job=parallel_job())
     return Records(Trackers([lines, terminal, *external]), external, lines)
 
 
@@ -83,15 +84,15 @@ def train(config: Config) -> None:
                 device=device,
                 reduction=config["trainer"].get("reduction", "worker_order"),
             )
-            trainer = build_trainer(config, communicator, device)
+            training = build_training(config, communicator, device)
         records = Records()
         problem, start = None, Start()
         if process == 0:
             try:
                 with refusing():
                     start = folder.open()
-                    records = open_records(config, folder, trainer, start)
-                    announce(trainer, folder.path, start)
+                    records = open_records(config, folder, training, start)
+                    announce(training, folder.path, start)
             except ConfigError as refusal:
                 problem = refusal
         if communicator.all_reduce_max(problem is not None):
@@ -102,8 +103,8 @@ def train(config: Config) -> None:
                 saving, folder.checkpoints, folder.id, communicator, request, records=records.lines
             )
             try:
-                checkpoints.begin_at(snapshot_of(start, communicator, trainer, folder.id))
-                summary = trainer.run(records.trackers, checkpoints)
+                checkpoints.begin_at(snapshot_of(start, communicator, training, folder.id))
+                summary = run(training, records.trackers, checkpoints)
                 checkpoints.settle()
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)

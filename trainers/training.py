@@ -1,0 +1,167 @@
+"""The frozen parts of a training, and what follows from them."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from compressors.api import Reducer
+from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of
+from trainers import forward
+from trainers.average import RunningAverage
+from trainers.checkpoint.state import TrainingState
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.probe import Probe
+from trainers.diagnostics.settings import Diagnostics
+from trainers.evaluation import evaluate
+from trainers.forward import Loss, in_precision
+from trainers.gradients import AnalyticGradients, GradientSource, WorkerGradients
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.overlapped_step import OverlappedStep
+from trainers.parts import AnalyticModel, facts_of
+from trainers.schedules.autolrs import AutoLRS
+from trainers.schedules.schedules import Schedule
+from trainers.settings import TrainerSettings
+from trainers.step import ExplicitStep, GradientStep, sees_faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The parts of a training, and what follows from them; ``requirements.require_trainable`` checks them.
+
+    A model that is a ``parts.AnalyticModel`` computes its gradients; other models are differentiated by
+    autograd. The results of a model's ``diagnostics()`` are part of every record, and of a record before the
+    first step. A dataset without held-out data is not evaluated.
+    """
+
+    model: nn.Module
+    dataset: Dataset
+    reducer: Reducer
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule | AutoLRS
+    layout: Layout
+    communicator: Communicator
+    loader: Loader  # a ``WholeLoader`` for an analytic model
+    settings: TrainerSettings
+    seed: int
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)  # none
+
+    @property
+    def is_analytic(self) -> bool:
+        return isinstance(self.model, AnalyticModel)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a step reduces gradients during its backward pass: as set, or because it costs no time.
+
+        A dense reduction with one worker per process takes no longer in pieces, and has the same result.
+        """
+        settings, communicator = self.settings, self.communicator
+        needs_whole_gradient = (
+            self.layout.scope == "global"
+            or settings.clip_norm is not None
+            or settings.nonfinite == "skip"
+            or bool(self.diagnostics.names)
+            or self.is_analytic
+        )
+        one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
+        return settings.overlap or (one_each and self.reducer.traits.lossless and not needs_whole_gradient)
+
+    @property
+    def epochs_per_step(self) -> float:
+        return self.loader.epochs_per_step
+
+    @property
+    def num_steps(self) -> int:
+        if self.settings.steps is not None:
+            return self.settings.steps
+        assert self.settings.epochs is not None  # the settings have epochs or steps
+        return max(1, math.ceil(self.settings.epochs / self.epochs_per_step - 1e-9))
+
+    def step_at(self, epoch: float) -> int:
+        """The number of steps before this fractional ``epoch``."""
+        return round(epoch / self.epochs_per_step)
+
+    def new_state(self) -> TrainingState:
+        """The state at the start of a training."""
+        ledger = Ledger(self.layout, self.communicator, self.reducer)
+        reset_epochs = self.settings.average_reset_epochs
+        probe = self.probe() if self.diagnostics.names else None
+        return TrainingState(
+            model=self.model,
+            optimizer=self.optimizer,
+            gradient_step=self._gradient_step(ledger, probe or self.reducer),
+            ledger=ledger,
+            average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
+            communicator=self.communicator,
+            probe=probe,
+        )
+
+    def probe(self) -> Probe:
+        """The reducer, wrapped by the diagnostics. Raises ``ValueError`` for unsuitable diagnostics."""
+        return Probe(self.reducer, self.diagnostics)
+
+    def facts(self) -> dict[str, dict[str, object]]:
+        """Constants of the run that data, shards and model report for its readers."""
+        found = {
+            "data": facts_of(self.dataset) | facts_of(self.loader),
+            "problem": facts_of(self.model),
+        }
+        return {name: facts for name, facts in found.items() if facts}
+
+    def is_evaluated(self, before: float, epoch: float, is_last: bool) -> bool:
+        """Whether the step from one fractional epoch to the next reaches an evaluation."""
+        if not self.dataset.held_out:
+            return False
+        every = self.settings.evaluate_every
+        return is_last or (epoch + 1e-9) // every > (before + 1e-9) // every
+
+    def measure(self, model: nn.Module) -> dict[str, float]:
+        """The qualities of ``model`` on the held-out data."""
+        size, precision = self.settings.evaluation_batch_size, self.settings.precision
+        return evaluate(model, self.dataset, self.communicator, size, precision)
+
+    def _gradient_step(self, ledger: Ledger, reducer: Reducer) -> GradientStep:
+        model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
+        settings = self.settings
+        gradients: GradientSource
+        if isinstance(model, AnalyticModel):
+            assert isinstance(self.loader, WholeLoader)  # the data of an analytic model
+            shards, clip_norm = self.loader.whole(), settings.clip_norm
+            gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
+            return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
+        if self.overlaps:
+            return OverlappedStep(
+                model,
+                self._loss(),
+                reducer,
+                communicator,
+                ledger,
+                seed=seed,
+                micro_batch_size=settings.micro_batch_size,
+                bucket_megabytes=settings.bucket_megabytes,
+            )
+        gradients = WorkerGradients(
+            model,
+            self._loss(),
+            layout,
+            communicator,
+            seed=seed,
+            clip_norm=settings.clip_norm,
+            micro_batch_size=settings.micro_batch_size,
+            # Steps that may be skipped are checked before the reducer, which changes its state.
+            checks=settings.nonfinite == "skip" or not sees_faults(layout),
+        )
+        return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
+
+    def _loss(self) -> Loss:
+        return in_precision(task_of(self.dataset).loss, self.layout.device, self.settings.precision)
+
+    def carries_after(self, batch: Batch) -> list[Carry]:
+        """The state of the loss after ``batch``; an analytic model has none."""
+        if self.is_analytic:
+            return []
+        size, device = self.settings.micro_batch_size, self.layout.device
+        return forward.carries_after(self.model, self._loss(), batch, size, device)
