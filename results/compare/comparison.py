@@ -11,8 +11,8 @@ from results.read.matching import by_method, by_setting, warnings
 from results.read.naming import asked as what_was_asked
 from results.read.naming import name_of, names
 from results.read.run import Run
-from results.read.settings import differing, sortable
-from trainers.records.identity import text
+from results.read.settings import differing, is_told, sortable
+from trainers.records.identity import Value, text
 
 MOST_NAMES = 3  # names in the title of a group whose runs have several
 
@@ -201,8 +201,8 @@ def _subject(group: list[Run]) -> str:
     return " and ".join([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])
 
 
-def _title(subject: str, own: dict[str, object]) -> str:
-    words = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
+def _title(subject: str, own: dict[str, Value]) -> str:
+    words = [f"{key} {text(value)}" for key, value in own.items() if is_told(key, value)]
     return ", ".join([subject, *words])
 
 

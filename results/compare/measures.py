@@ -91,7 +91,7 @@ def qualities(runs: Sequence[Run]) -> list[Measure]:
 
 
 def costs(runs: Sequence[Run]) -> list[Measure]:
-    """Density, total error, bytes and compression ratio, if a run has them."""
+    """Density (unless all runs are dense), total error, bytes and compression ratio, if a run has them."""
     found = [
         Measure("compression/density_mean", "average density, %", _of("compression/density_mean"), PERCENT),
         Measure("compression/total_error", "total error", _of("compression/total_error")),
@@ -99,7 +99,8 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
         Measure(HANDED_BYTES, "MB handed over", _of(HANDED_BYTES), 1e-6),
         Measure("comm/compression_ratio", "compression ratio", _of("comm/compression_ratio")),
     ]
-    return [measure for measure in found if measure.values(runs)]
+    is_dense = all(value == 1 for value in found[0].values(runs))
+    return [measure for measure in found[is_dense:] if measure.values(runs)]
 
 
 def break_even(runs: Sequence[Run]) -> list[Measure]:

@@ -12,7 +12,7 @@ from results.header import ranges
 from results.read.matching import by_method, by_setting
 from results.read.naming import common_words, legends, order, short_names, unused
 from results.read.run import Run
-from results.read.settings import differing
+from results.read.settings import differing, is_told
 from trainers.records.identity import text
 
 MOST_WORDS = 4  # settings in a title, of those in which groups differ
@@ -86,7 +86,7 @@ def what_differs(runs: list[Run]) -> list[list[str]]:
     lasts = Counter(key.rsplit(".", 1)[-1] for key in own[0])
     names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in own[0]}
     return [
-        [f"{names[key]} {text(value)}" for key, value in each.items() if value is not None] for each in own
+        [f"{names[key]} {text(value)}" for key, value in each.items() if is_told(key, value)] for each in own
     ]
 
 

@@ -35,6 +35,11 @@ def differences(one: Identity, other: Identity) -> str:
     return "; ".join(f"{key} {text(ours[key])} and {text(theirs[key])}" for key in ours if key != "seed")
 
 
+def is_told(key: str, value: Value) -> bool:
+    """Whether a title names a setting: it is set, to something other than its default."""
+    return value is not None and value != DEFAULTS.get(key)
+
+
 def sortable(value: Value) -> tuple[bool, float, str]:
     """Sort key: numbers by value, before strings."""
     return (False, value, "") if is_number(value) else (True, 0, text(value))

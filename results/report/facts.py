@@ -12,7 +12,7 @@ from typing import Any
 from results.read.matching import by_method, by_setting
 from results.read.naming import family, names, order, part_name
 from results.read.run import Run
-from results.read.settings import differing, sortable
+from results.read.settings import differing, is_told, sortable
 from trainers.records.identity import text
 
 # Settings not shown: paths of a run and its data, the seed, and settings that act through the compressor
@@ -94,7 +94,7 @@ def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
     groups = by_setting(runs)
     found = []
     for group, own in zip(groups, differing([group[0].setting for group in groups]), strict=True):
-        extra = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
+        extra = [f"{key} {text(value)}" for key, value in own.items() if is_told(key, value)]
         rank = [sortable(value) for value in own.values()]
         methods = by_method(group)
         for called, seeds in zip(names(methods).values(), methods.values(), strict=True):

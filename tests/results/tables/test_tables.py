@@ -184,6 +184,19 @@ def test_a_table_in_the_terminal_warns_of_modified_code_and_a_file_refuses_it(
     assert "--allow-modified" in capsys.readouterr().err and not (tmp_path / "page.md").exists()
 
 
+def test_dense_methods_have_no_column_of_density(tmp_path: Path) -> None:
+    for compressor in ("none", "top_k"):
+        write_run(tmp_path, compressor=compressor, summary={"compression/density_mean": 1.0})
+    assert "average density" not in markdown(compare(read_runs([tmp_path])))
+
+
+def test_a_title_names_no_default(tmp_path: Path) -> None:
+    for precision in ("fp32", "bf16"):
+        write_run(tmp_path, trainer={"precision": precision})
+    titles = [section.title for section in compare(read_runs([tmp_path]))]
+    assert titles == ["mlp-digits, trainer.precision bf16", "mlp-digits"]
+
+
 def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
     write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, 0.85, 0.85)})
     text = markdown(compare(read_runs([tmp_path])))
