@@ -4,23 +4,44 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from compressors.api import Reducer, Wrapper
+from compressors.api import Reducer, State, Wrapper
 from trainers.checkpoint.shares import blend, shares
 from trainers.checkpoint.tree import walk
-
-if TYPE_CHECKING:
-    from trainers.comm.ddp_hook import CompressionState
+from trainers.comm.communicator import Communicator
+from trainers.layout import Layout
+from trainers.ledger import Ledger
 
 Tensors = dict[str, Tensor]
 
 
+class HookState(Protocol):
+    """The parts of ``ddp_hook.CompressionState`` that are saved, or that a saved state must fit."""
+
+    step: int
+    skipped: int
+    learning_rate: float
+    epoch: float
+    seed: int
+    reducer: Reducer
+    state: State
+
+    @property
+    def parameters(self) -> Mapping[str, nn.Parameter]: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def communicator(self) -> Communicator: ...
+
+
 @torch.no_grad()
-def save(state: "CompressionState") -> Tensors:
+def save(state: HookState) -> Tensors:
     """A copy of everything that a training needs to go on, as tensors alone.
 
     Tensors of this worker have names that no other worker has; all others are equal on all workers.
@@ -34,7 +55,7 @@ def save(state: "CompressionState") -> Tensors:
 
 
 @torch.no_grad()
-def empty(state: "CompressionState", num_workers: int) -> Tensors:
+def empty(state: HookState, num_workers: int) -> Tensors:
     """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
     rank, size = state.communicator.rank, state.communicator.size
     needed = [worker for worker, _ in shares(rank, size, num_workers)]
@@ -50,7 +71,7 @@ def empty(state: "CompressionState", num_workers: int) -> Tensors:
 
 
 @torch.no_grad()
-def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
+def load(state: HookState, saved: Mapping[str, Tensor]) -> None:
     """Continue from ``saved``, the tensors of this worker or of several workers.
 
     Parameters that were frozen when it was saved keep the state that they have here. If parameters were
@@ -100,7 +121,7 @@ def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
     state.learning_rate, state.epoch = float(saved["learning_rate"]), float(saved["epoch"])
 
 
-def _facts(state: "CompressionState") -> Tensors:
+def _facts(state: HookState) -> Tensors:
     return {
         "step": torch.tensor(state.step),
         "skipped": torch.tensor(state.skipped),
@@ -145,7 +166,7 @@ def _is_of(name: str, parts: list[str]) -> bool:
     return any(part in f"{name}/" for part in parts)
 
 
-def _per_worker(state: "CompressionState") -> Iterator[tuple[str, Tensor]]:
+def _per_worker(state: HookState) -> Iterator[tuple[str, Tensor]]:
     """The live tensors [1, ...] of this worker."""
     yield from walk(state.state, "state")
     for name, rows in state.ledger.totals().items():
