@@ -79,8 +79,8 @@ def main(config: DictConfig) -> float | None:
 
 def reached(config: DictConfig, folder: Path) -> float | None:
     """The objective of a finished run, if its tracker's settings name one."""
-    from trainers.records.files import read_summary
-    from trainers.records.goals import objective_of
+    from trainers.files.files import read_summary
+    from trainers.files.goals import objective_of
 
     objective = objective_of(config.get("tracker") or {})
     return None if objective is None else objective.value(read_summary(folder))

@@ -32,7 +32,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 from trainers.comm.communicator import Communicator
-from trainers.ledger import Ledger
+from trainers.step.ledger import Ledger
 
 SIZE = 11_173_962
 MESSAGES_HEAD = """\

@@ -46,9 +46,9 @@ from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback, Memory
 from compressors.kernels.choice import backend_of
 from compressors.kernels.reference import step_of
-from compressors.testing.cases import configured
+from contract.cases import configured
 from trainers.comm.communicator import Communicator
-from trainers.layout import SCOPES, WHOLE, Layout
+from trainers.step.layout import SCOPES, WHOLE, Layout
 
 ROOT = Path(__file__).parent.parent
 ADD, TOPK, NORM = "in-place add", "torch.topk", "squared_norm"

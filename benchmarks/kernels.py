@@ -37,9 +37,9 @@ from compressors.random_block import RandomBlock
 from compressors.terngrad import TernGrad
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 ROOT = Path(__file__).parent.parent
 SIZE, WORKERS, IMAGES = 11_173_962, 8, 32

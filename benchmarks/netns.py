@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from trainers.records import rates
+from trainers.network_model import rates
 
 PREFIX = "total-error"
 INTERFACE = "eth0"

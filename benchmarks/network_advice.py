@@ -16,7 +16,7 @@ from typing import Any
 import netns
 from network_measured import Measured, Method, Rate
 
-from trainers.records.step_times import Cost, Line, Network, predict
+from trainers.network_model.step_times import Cost, Line, Network, predict
 
 PREDICTED = {  # measured method: predicted one
     "ddp": "dense",
@@ -36,7 +36,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         *("workers=1", "compressor=none", "tracker=none", "threads=1"),
     ]
     asked = {"overrides": overrides, "settings": {"density": options.density}, "compute_seconds": None}
-    command = [sys.executable, "-m", "trainers.advice", json.dumps(asked)]
+    command = [sys.executable, "-m", "trainers.hooks.advice", json.dumps(asked)]
     root = Path(__file__).parent.parent
     done = subprocess.run(
         command,

@@ -26,17 +26,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.none import NoCompression
 from trainers import loop
-from trainers.advance import Advance, Outcome, Reduced
-from trainers.break_even import NAME as BREAK_EVEN
 from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
-from trainers.gradients import seed_worker
 from trainers.launch.memory import keep_freed_memory
 from trainers.launch.process_group import process_group
-from trainers.layout import Layout
-from trainers.ledger import Ledger
 from trainers.loop import run
+from trainers.network_model.step_costs import NAME as BREAK_EVEN
 from trainers.settings import WORKER_ORDER
+from trainers.step.advance import Advance, Outcome, Reduced
+from trainers.step.gradients import seed_worker
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 ALONE_STEPS = 5
 MANY = 10**6  # steps of a training that is stopped earlier

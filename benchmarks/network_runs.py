@@ -15,7 +15,7 @@ from network_measured import Method, Rate, Turns
 from results.breakeven import cost_of_run, dense_cost, element_bytes, may_overlap
 from results.read.folders import read_runs
 from results.read.run import Run
-from trainers.records.step_times import Cost, Line, Network, predict
+from trainers.network_model.step_times import Cost, Line, Network, predict
 
 OWN = ("workers", "processes", "output", "tracker", "diagnostics", "seed", "resume")  # set by the benchmark
 

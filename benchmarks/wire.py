@@ -28,9 +28,9 @@ from fleet import QUIET_SECONDS, Fleet, fleet
 from compressors.build import PLAIN
 from compressors.encoding.settings import Encoding
 from results import header
-from trainers.layout import SCOPES
 from trainers.run.environment import environment
 from trainers.settings import ALL_REDUCE, WORKER_ORDER
+from trainers.step.layout import SCOPES
 
 HEADER_BYTES = 66  # header bytes of a packet: Ethernet 14, IP 20, TCP 20 and its timestamps 12
 TOLERANCE = 2.0  # per cent

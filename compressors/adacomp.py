@@ -36,10 +36,10 @@ from compressors.api import (
     is_real,
     require,
 )
-from compressors.core.bins import LONGEST, BinnedLayer, Message
 from compressors.core.codec import Compressed
 from compressors.core.payloads import divide
-from compressors.core.rounds import begin
+from compressors.parts.bins import LONGEST, BinnedLayer, Message
+from compressors.parts.rounds import begin
 
 CODES = "codes"  # the kind of the bytes for places and signs
 

@@ -14,17 +14,17 @@ from compressors.core.checks import is_count, is_real, require, require_flag
 from compressors.core.codec import Codec, Compressed, Payload, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
 from compressors.core.density import elements_of, unsent_share
-from compressors.core.estimated import EstimatedThreshold, Rows
 from compressors.core.fields import INDICES, METADATA, VALUES, Field
-from compressors.core.knob import Knob
 from compressors.core.norms import squared_norm
 from compressors.core.payloads import Sparse, take
 from compressors.core.reducer import Reduced, Reducer, Wrapper
 from compressors.core.rules import AtLeast
-from compressors.core.searches import at_least
 from compressors.core.segments import Input, Segment, Shared, State, Step, inputs_of, zeros_of
-from compressors.core.with_density import CodecWithDensity, ReducerWithDensity
 from compressors.kernels.choice import backend_of
+from compressors.parts.estimated import EstimatedThreshold, Rows
+from compressors.parts.knob import Knob
+from compressors.parts.searches import at_least
+from compressors.parts.with_density import CodecWithDensity, ReducerWithDensity
 
 __all__ = [
     "INDICES",

@@ -34,9 +34,9 @@ from compressors.api import (
     require,
     squared_norm,
 )
-from compressors.core.chosen import Chosen
 from compressors.core.randomness import generator
-from compressors.core.searches import largest, magnitude_keys
+from compressors.parts.chosen import Chosen
+from compressors.parts.searches import largest, magnitude_keys
 
 
 @dataclass(frozen=True, kw_only=True)

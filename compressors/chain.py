@@ -15,8 +15,8 @@ from torch import Tensor
 
 from compressors.api import Codec, Field, Knob, Plan, Sparse, Step, Traits, require, squared_norm
 from compressors.core.fields import PayloadType, declared, payload_of, values_of
-from compressors.core.gaussian import refuse_growth
 from compressors.core.payloads import index_dtype
+from compressors.parts.gaussian import refuse_growth
 
 
 @dataclass(frozen=True, kw_only=True)

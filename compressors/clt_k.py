@@ -26,8 +26,8 @@ from compressors.api import (
     backend_of,
     squared_norm,
 )
-from compressors.core.chosen import Chosen
 from compressors.core.payloads import index_dtype
+from compressors.parts.chosen import Chosen
 from compressors.top_k import TopK
 
 

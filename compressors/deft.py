@@ -41,9 +41,9 @@ from compressors.api import (
     backend_of,
     squared_norm,
 )
-from compressors.core.exclusive import choose_everywhere
-from compressors.core.searches import narrowed
 from compressors.core.segments import Shapes
+from compressors.parts.exclusive import choose_everywhere
+from compressors.parts.searches import narrowed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ from compressors.api import (
 )
 from compressors.core.density import Constant
 from compressors.core.rules import AtLeastSampled
-from compressors.core.searches import positions_of_largest
+from compressors.parts.searches import positions_of_largest
 
 EXPECTED, EXCESS = 10, 1.3
 

@@ -36,9 +36,9 @@ from compressors.api import (
     Traits,
     backend_of,
 )
-from compressors.core.entries import KINDS, Entries, contains, edges_between, entries_of, finish
 from compressors.core.payloads import index_dtype
-from compressors.core.searches import largest, magnitude_keys
+from compressors.parts.entries import KINDS, Entries, contains, edges_between, entries_of, finish
+from compressors.parts.searches import largest, magnitude_keys
 from compressors.top_k import TopK
 
 

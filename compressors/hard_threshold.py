@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compressors.api import AtLeast, Codec, Sparse, Step, Traits, at_least, is_count, is_real, require, take
 from compressors.core.checks import require_density
-from compressors.core.knob import THRESHOLD
+from compressors.parts.knob import THRESHOLD
 
 
 @dataclass(frozen=True, kw_only=True)

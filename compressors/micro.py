@@ -37,8 +37,8 @@ from compressors.api import (
     require,
     squared_norm,
 )
-from compressors.core.exclusive import choose_everywhere
-from compressors.core.searches import narrowed
+from compressors.parts.exclusive import choose_everywhere
+from compressors.parts.searches import narrowed
 
 _CLOSE = 1.1  # ratio of k' to k, or of k to k', within which the threshold changes slowly
 

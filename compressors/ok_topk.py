@@ -42,7 +42,8 @@ from compressors.api import (
     is_count,
     require,
 )
-from compressors.core.entries import (
+from compressors.core.payloads import index_dtype
+from compressors.parts.entries import (
     KINDS,
     Entries,
     contains,
@@ -53,7 +54,6 @@ from compressors.core.entries import (
     segments_of,
     sums_of,
 )
-from compressors.core.payloads import index_dtype
 from compressors.reused_threshold import ReusedThreshold, Thresholds
 
 QUANTILES = 64

@@ -42,7 +42,7 @@ from compressors.api import (
     require_flag,
 )
 from compressors.core.randomness import generator
-from compressors.core.rounds import begin, end, layers_of, mean_of
+from compressors.parts.rounds import begin, end, layers_of, mean_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from compressors.api import INDICES, VALUES, CodecWithDensity, Field, Step, Traits, require_flag
 from compressors.core.fields import Joining
-from compressors.core.knob import DENSITY
 from compressors.core.payloads import as_indices, numpy_knows
 from compressors.core.rules import Drawn
+from compressors.parts.knob import DENSITY
 
 
 @Joining.register

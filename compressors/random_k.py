@@ -24,10 +24,10 @@ from compressors.api import (
     squared_norm,
     take,
 )
-from compressors.core.knob import DENSITY
 from compressors.core.payloads import as_indices, index_dtype
 from compressors.core.randomness import distinct_coordinates
 from compressors.core.rules import Drawn
+from compressors.parts.knob import DENSITY
 
 _UNROTATED = np.zeros(1, dtype=np.int64)
 

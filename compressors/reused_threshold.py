@@ -26,7 +26,7 @@ from compressors.api import (
     require,
     squared_norm,
 )
-from compressors.core.above import Above
+from compressors.parts.above import Above
 
 
 class Thresholds(NamedTuple):

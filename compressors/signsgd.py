@@ -17,8 +17,8 @@ from torch.nn.functional import pad
 
 from compressors.api import Communicator, Input, Plan, Reduced, Reducer, State, Step, Traits, require
 from compressors.core.randomness import random_bits
-from compressors.core.rounds import begin, end
 from compressors.encoding.packing import pack, unpack
+from compressors.parts.rounds import begin, end
 
 SIGNS, TIES = "signs", ("random", "positive")
 HIGHEST_RATE = 0.01  # the largest usual base learning rate

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from compressors.api import INDICES, Codec, Field, Step, Traits, at_least, is_real, require, squared_norm
 from compressors.core.checks import require_density
-from compressors.core.knob import THRESHOLD
 from compressors.core.payloads import index_dtype
 from compressors.core.rules import SignsAtLeast
 from compressors.hard_threshold import known_threshold
+from compressors.parts.knob import THRESHOLD
 
 
 class Signed(NamedTuple):

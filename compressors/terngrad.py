@@ -32,11 +32,11 @@ from compressors.api import (
 )
 from compressors.core import rules
 from compressors.core.fields import PayloadType
-from compressors.core.gaussian import refuse_growth
 from compressors.core.norms import wide_sum
 from compressors.core.randomness import uniform
 from compressors.core.segments import edges_of
 from compressors.encoding.packing import pack, pack_ternary, unpack, unpack_ternary
+from compressors.parts.gaussian import refuse_growth
 
 
 @dataclass(frozen=True, kw_only=True)

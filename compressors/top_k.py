@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compressors.api import CodecWithDensity, Sparse, Step, Traits, take
 from compressors.core.rules import Largest
-from compressors.core.searches import positions_of_largest
+from compressors.parts.searches import positions_of_largest
 
 
 @dataclass(frozen=True, kw_only=True)

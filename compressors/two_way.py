@@ -31,8 +31,8 @@ from compressors.api import (
     zeros_of,
 )
 from compressors.core.fields import declared, payload_of
-from compressors.core.gaussian import gaussian_error, refuse_growth
-from compressors.core.rounds import begin, end
+from compressors.parts.gaussian import gaussian_error, refuse_growth
+from compressors.parts.rounds import begin, end
 
 
 class Served(NamedTuple):

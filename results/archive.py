@@ -22,7 +22,7 @@ from typing import BinaryIO
 from results.command import in_a_line, parser, writing_over
 from results.studies.command import STUDIES, load
 from results.studies.kit import ROOT, Study
-from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
+from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
 
 FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
 LARGEST = 2**26  # bytes; an archive with a larger file is refused

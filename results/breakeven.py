@@ -29,11 +29,11 @@ from results.read.folders import finished_runs
 from results.read.run import Run
 from results.read.sessions import LastSession
 from results.read.settings import differing
-from trainers.records.break_even import ROUNDS
-from trainers.records.goals import LINK_BYTES
-from trainers.records.identity import METHOD, text
-from trainers.records.rates import bits_per_second
-from trainers.records.step_times import Cost, Line, Network, judge, predict, table
+from trainers.files.goals import LINK_BYTES
+from trainers.identity.identity import METHOD, text
+from trainers.network_model.break_even import ROUNDS
+from trainers.network_model.rates import bits_per_second
+from trainers.network_model.step_times import Cost, Line, Network, judge, predict, table
 
 ROOT = Path(__file__).parents[1]
 NEEDED = (
@@ -170,7 +170,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "settings": {name: value for name, value in settings.items() if value is not None},
         "compute_seconds": None if options.compute_ms is None else options.compute_ms / 1e3,
     }
-    return answer_of("trainers.advice", asked)
+    return answer_of("trainers.hooks.advice", asked)
 
 
 def cost_of(row: list[Any]) -> Cost:

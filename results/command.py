@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from results.escaping import one_line
-from trainers.records.safe_files import replacing, write_whole
+from trainers.files.atomic import replacing, write_whole
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from results.escaping import in_markdown
-from trainers.records.working_tree import git
+from trainers.files.working_tree import git
 
 CLEAN, MODIFIED = "clean", "modified"
 # for a page whose command did not record its commit: the commit that added the page's figures

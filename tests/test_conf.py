@@ -17,7 +17,7 @@ from compressors.named import USUAL_FEEDBACK, method, usual_feedback
 from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
 from trainers.config.destinations import DESTINATIONS
-from trainers.records.identity import compressor_name, identify, subject_of
+from trainers.identity.identity import compressor_name, identify, subject_of
 from trainers.run.build import build_training
 from trainers.training import Training
 

@@ -19,8 +19,8 @@ from benchmarks.gpu.sizes import SIZES
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from results import header
-from trainers.break_even import Cost, break_even
 from trainers.comm.links import all_reduce_bytes, gather_bytes
+from trainers.network_model.step_costs import Cost, break_even
 
 README = (ROOT / "README.md").read_text()
 

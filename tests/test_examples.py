@@ -1,6 +1,6 @@
 """Example compressors: the contract of all compressors."""
 
-from compressors.testing.contract import Contract, cases_of
+from contract.contract import Contract, cases_of
 from examples.methods.ef_sign import EFSign
 from examples.methods.low_rank import LowRank
 

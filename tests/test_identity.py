@@ -14,7 +14,7 @@ from configs import CONF, resolved
 from omegaconf import OmegaConf
 
 from trainers.config.targets import GROUPS
-from trainers.records.effects import (
+from trainers.identity.effects import (
     ANALYTIC,
     DEFAULTS,
     FIRST_NAMES,
@@ -28,7 +28,7 @@ from trainers.records.effects import (
     refuse_without_effect,
     without_effect,
 )
-from trainers.records.identity import (
+from trainers.identity.identity import (
     METHOD,
     Identity,
     Origin,

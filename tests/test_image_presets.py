@@ -13,7 +13,7 @@ from full_size import stub
 from torch import nn
 
 from trainers.comm.communicator import Communicator
-from trainers.records.identity import identify
+from trainers.identity.identity import identify
 from trainers.run.build import build_training
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks"}
-PACKAGES = ("compressors", "trainers", "models", "data", "results")
+OURS = {"compressors", "contract", "trainers", "models", "data", "run", "results", "benchmarks"}
+PACKAGES = ("compressors", "contract", "trainers", "models", "data", "results")
 DESIGN, DIAGRAM = ROOT / "docs/design.md", ("```mermaid\n", "```\n")
 MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its folder
     "compressors": {"compressors", "llvmlite", "numba", "numpy", "torch", "triton"},
@@ -41,8 +41,8 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
     },
     "data": {"data", "numpy", "pandas", "PIL", "scipy", "sklearn", "tokenizers", "torch", "torchvision"},
     "run.py": {"trainers", "hydra", "omegaconf"},
-    "trainers/records/effects.py": set(),
-    "trainers/records/identity.py": {"trainers.records.effects"},
+    "trainers/identity/effects.py": set(),
+    "trainers/identity/identity.py": {"trainers.identity.effects"},
     "results": {
         "results",
         "jinja2",
@@ -53,103 +53,36 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
         "plotly",
         "pyarrow",
         "scipy",
+        "trainers.files.atomic",
+        "trainers.files.files",
+        "trainers.files.goals",
+        "trainers.files.working_tree",
+        "trainers.identity.identity",
         "trainers.launch.commands",
-        "trainers.records.break_even",
-        "trainers.records.files",
-        "trainers.records.goals",
-        "trainers.records.identity",
-        "trainers.records.rates",
-        "trainers.records.safe_files",
-        "trainers.records.step_times",
-        "trainers.records.working_tree",
+        "trainers.network_model.break_even",
+        "trainers.network_model.rates",
+        "trainers.network_model.step_times",
         "wandb",
         "wandb_workspaces",
         "yaml",
     },
     "sweeps": {"trainers.launch.commands"},
-    "total_error": {"total_error", "compressors", "trainers", "results.__main__", "run"},
-    "trainers/config/guard.py": {
-        "hydra",
-        "omegaconf",
-        "yaml",
-        "trainers.config.help_page",
-        "trainers.config.hydra_section",
-        "trainers.config.installed",
-        "trainers.config.nearest",
-        "trainers.config.old_names",
-        "trainers.config.sweep_jobs",
-        "trainers.config.yaml_loader",
-        "trainers.names",
-    },
-    "trainers/config/composition.py": {
-        "hydra",
-        "omegaconf",
-        "trainers.config.checks",
-        "trainers.config.errors",
-        "trainers.config.guard",
-        "trainers.config.sweep_jobs",
-        "trainers.config.words",
-        "trainers.config.yaml_loader",
-        "trainers.records.identity",
-        "trainers.records.plain",
-        "yaml",
-    },
-    "trainers/config/help_page.py": {"hydra", "omegaconf", "yaml", "trainers.config.yaml_loader"},
-    "trainers/config/hydra_section.py": {"hydra", "omegaconf"},
-    "trainers/config/instantiation.py": {
-        "hydra",
-        "trainers.config.errors",
-        "trainers.config.sweep_jobs",
-        "trainers.names",
-        "trainers.records.plain",
-    },
-    "trainers/config/sweep_jobs.py": {
-        "hydra",
-        "omegaconf",
-        "trainers.records.sweep_plan",
-        "trainers.records.effects",
-        "trainers.records.plain",
-    },
-    "trainers/config/words.py": {
-        "hydra",
-        "trainers.config.api_keys",
-        "trainers.config.guard",
-        "trainers.records.effects",
-    },
-    "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},
+    "total_error": {"total_error", "compressors", "contract", "trainers", "results.__main__", "run"},
+    "trainers/config": {"hydra", "omegaconf", "yaml", "compressors", "trainers"},
+    "contract": {"contract", "compressors", "trainers", "hydra", "omegaconf", "numpy", "pytest", "torch"},
 }
-KIT = ("compressors", "testing")  # tests that other packages import; training code does not
-KIT_MAY_IMPORT = MAY_IMPORT["compressors"] | {"hydra", "omegaconf", "pytest", "trainers"}
 ONLY_IN = {
     "torch.distributed": {
+        "contract/processes.py",
         "trainers/comm/communicator.py",
         "trainers/comm/transfers.py",
         "trainers/launch/process_group.py",
-        "trainers/comm/ddp_hook.py",
-        "trainers/comm/fsdp_hook.py",
-        "trainers/comm/hook_group.py",
+        "trainers/hooks/ddp.py",
+        "trainers/hooks/fsdp.py",
+        "trainers/hooks/group.py",
     },
     "wandb": {"results/report/upload.py", "trainers/run/wandb_tracker.py"},
     "trackio": {"trainers/run/trackio_tracker.py"},
-    "hydra": {
-        "run.py",
-        "trainers/config/composition.py",
-        "trainers/config/guard.py",
-        "trainers/config/help_page.py",
-        "trainers/config/hydra_section.py",
-        "trainers/config/instantiation.py",
-        "trainers/config/sweep_jobs.py",
-        "trainers/config/words.py",
-    },
-    "omegaconf": {
-        "run.py",
-        "trainers/config/composition.py",
-        "trainers/config/guard.py",
-        "trainers/config/help_page.py",
-        "trainers/config/hydra_section.py",
-        "trainers/config/sweep_jobs.py",
-        "trainers/config/yaml_loader.py",
-    },
 }
 
 
@@ -173,12 +106,10 @@ def sources() -> list[Path]:
 
 
 def known_to(path: Path) -> set[str]:
-    """The modules that a file may import."""
+    """The modules that a file may import: those of its own entry, or of the nearest folder with one."""
     parts = path.relative_to(ROOT).parts
-    if parts[:2] == KIT:
-        return KIT_MAY_IMPORT
-    file = "/".join(parts)
-    return MAY_IMPORT[file if file in MAY_IMPORT else parts[0]]
+    places = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next(MAY_IMPORT[place] for place in places if place in MAY_IMPORT)
 
 
 def arrows() -> dict[str, set[str]]:
@@ -217,28 +148,26 @@ def parts_of_design() -> tuple[str, str, str]:
 
 def test_directions() -> None:
     for path in sources():
-        parts = path.relative_to(ROOT).parts
         known = known_to(path)
         for module in imports(path):
             top = module.split(".")[0]
             allowed = top in sys.stdlib_module_names or top in known or module in known
             assert allowed or module in ONLY_IN, f"{path.name} imports {module}"
-            within = f"{module}.".startswith("compressors.testing.")
-            is_kit = parts[:2] == KIT or parts == ("total_error", "testing.py")
-            assert not within or is_kit, f"{path.name} imports {module}"
 
 
-def test_results_read_files_and_share_names_alone() -> None:
-    """results/ imports only trainers.records, which imports no torch, and what starts trainings."""
-    for path in sorted((ROOT / "results").rglob("*.py")):
-        modules = {m for m in imports(path) if m.split(".")[0] in OURS - {"results"}}
-        modules -= {"trainers.launch.commands"}
-        assert all(module.startswith("trainers.records.") for module in modules), path.name
-    assert imports(ROOT / "trainers/records/effects.py") <= sys.stdlib_module_names | {"collections.abc"}
-    others = {"pydantic", "yaml"}
-    for path in (ROOT / "trainers/records").glob("*.py"):
-        modules = {module for module in imports(path) if not module.startswith("trainers.records.")} - others
-        assert modules <= sys.stdlib_module_names | {"collections.abc"}, path.name
+def test_results_import_no_torch() -> None:
+    """Neither do the modules of the trainer that results/ shares: files, identity, the network model."""
+    left = sorted((ROOT / "results").rglob("*.py"))
+    seen: set[Path] = set()
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        modules = imports(path)
+        assert "torch" not in {module.partition(".")[0] for module in modules}, path
+        files = (ROOT / f"{module.replace('.', '/')}.py" for module in modules)
+        left += [file for file in files if file.is_file()]
 
 
 def test_no_module_waits_for_itself() -> None:
@@ -264,8 +193,6 @@ def test_the_diagram_shows_the_arrows_that_there_are() -> None:
 def test_packages_kept_in_one_place() -> None:
     for path in sources():
         name = str(path.relative_to(ROOT))
-        if path.relative_to(ROOT).parts[:2] == KIT:
-            continue
         for module in imports(path):
             for guarded, places in ONLY_IN.items():
                 if module == guarded or module.startswith(guarded + "."):

@@ -38,7 +38,7 @@ def sources() -> list[Path]:
     [
         ("from data import x", "from total_error._lab.data import x"),
         ("def f():\n    from  run import x", "def f():\n    from  total_error._lab.run import x"),
-        ("import trainers.step as s, os", "import total_error._lab.trainers.step as s, os"),
+        ("import trainers.step.explicit as s, os", "import total_error._lab.trainers.step as s, os"),
         ("import data.shim  # noqa", "import total_error._lab.data.shim  # noqa"),
         ("é = 1; from results.read import x", "é = 1; from total_error._lab.results.read import x"),
         ("from datasets import data", "from datasets import data"),
@@ -51,7 +51,7 @@ def test_imports_get_private_names(source: str, expected: str) -> None:
 
 def test_an_import_whose_name_is_used_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^line 1: write from \.\.\. import, or as, for trainers\.step$"):
-        renamed("import trainers.step\ntrainers.step.run()")
+        renamed("import trainers.step.explicit\ntrainers.step.run()")
 
 
 def test_no_source_of_the_wheel_imports_a_name_that_a_user_may_have() -> None:

@@ -9,9 +9,9 @@ from processes import run_in_processes
 from speech import SETTINGS, Records, train_all, trainer, write_text, write_words
 
 from trainers.comm.communicator import Communicator
-from trainers.gradients import WorkerGradients
 from trainers.loop import run
 from trainers.run.build import build_training
+from trainers.step.gradients import WorkerGradients
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from run_folders import write_run
 
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
-from trainers.layout import Layout
-from trainers.ledger import Ledger
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", "1", "--rates", "1gbit"]
 

@@ -79,9 +79,13 @@ ALLOWED = {
         "trainers/checkpoint/state.py:restore",
         "trainers/evaluation.py:evaluate",
     ),
-    *("trainers/ledger.py:metrics", "trainers/ledger.py:layers", "trainers/advance.py:mean_loss"),
-    *("trainers/diagnostics/probe.py:of_run", "trainers/break_even.py:seconds_of_none"),
-    "trainers/gradients.py:require_finite_weights",
+    *(
+        "trainers/step/ledger.py:metrics",
+        "trainers/step/ledger.py:layers",
+        "trainers/step/advance.py:mean_loss",
+    ),
+    *("trainers/diagnostics/probe.py:of_run", "trainers/network_model/step_costs.py:seconds_of_none"),
+    "trainers/step/gradients.py:require_finite_weights",
 }
 
 
@@ -112,7 +116,7 @@ def require_documented(result: dict[str, Any], method: str, reference: bool, sco
         assert not strangers
         assert parts["gradients"] == 1
         clock = Counter(wait.frames[0] for wait in step if part_of(wait) == "clock")
-        around = "trainers/step.py:_now"
+        around = "trainers/step/explicit.py:_now"
         assert clock.pop(around) == 3
         assert clock.keys() == {"trainers/comm/clock.py:now"}, "that of collectives"
         of_reductions.append(parts["reduction"])
@@ -203,7 +207,7 @@ def test_the_hook_on_the_device(tmp_path: Path) -> None:
     results = run_in_processes(with_hook, 2, str(tmp_path), HOOK_STEPS)
     for result in results:
         assert torch.equal(result["weights"], expected)
-        in_hook = [Wait(*own) for own in result["waits"] if "trainers/comm/ddp_hook.py:reduce" in own[2]]
+        in_hook = [Wait(*own) for own in result["waits"] if "trainers/hooks/ddp.py:reduce" in own[2]]
         assert {part_of(wait) for wait in in_hook} == {"reduction", "trial"}  # the first step tries kernels
         others = len(result["waits"]) - len(in_hook)
         assert "comm/break_even_bits_per_second" in result["summary"]

@@ -22,7 +22,7 @@ from packages import EXAMPLE, install, install_example, write_metadata
 
 from trainers.config import installed, targets
 from trainers.config.targets import check_factories, check_targets, packages_of
-from trainers.records.identity import identify, subject_of
+from trainers.identity.identity import identify, subject_of
 
 ROOT = Path(__file__).parents[1]
 WORDS = ("experiment=quick", "tracker=none")

@@ -12,7 +12,7 @@ from gpu_hours import BYTES_PER_ENTRY, BYTES_PER_SECOND, OPERATIONS_PER_SECOND, 
 from sweep_files import SWEEPS, jobs_of, name_of, params_of
 
 from trainers.config.checks import check, refuse_settings_without_effect
-from trainers.records.identity import identify
+from trainers.identity.identity import identify
 
 PAPER = [path for path in SWEEPS if path.parent.name == "paper"]
 PRESETS = {f"paper/{path.stem}" for path in (CONF / "experiment/paper").glob("*.yaml")}

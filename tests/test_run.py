@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from command_line import ROOT, command
 
-from trainers.records.files import read_config
-from trainers.records.identity import identify
+from trainers.files.files import read_config
+from trainers.identity.identity import identify
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 AS_TORCHRUN = "tests/helpers/as_torchrun.py"

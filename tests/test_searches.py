@@ -12,8 +12,8 @@ import yaml
 from command_line import ROOT, command
 
 from trainers.config.searches import check_search
+from trainers.files.goals import Objective, objective_of
 from trainers.launch.stopping import end_by_stop_signal
-from trainers.records.goals import Objective, objective_of
 
 GRID = {"_target_": "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"}
 OPTUNA = {

@@ -14,8 +14,8 @@ from sweep_files import is_every_method, name_of, params_of
 
 from results.studies.command import STUDIES, load
 from sweeps.__main__ import files_of, main, studies
+from trainers.identity.identity import identify
 from trainers.launch.commands import Commands
-from trainers.records.identity import identify
 
 # The id of the last job; with another id, finished runs would be repeated
 RUNS = {

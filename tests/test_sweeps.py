@@ -25,7 +25,7 @@ import run
 from trainers.config import guard, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.old_names import SWEEPS as OLD_NAMES
-from trainers.records.plain import Config
+from trainers.files.plain import Config
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
 

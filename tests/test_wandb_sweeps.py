@@ -14,7 +14,7 @@ from configs import CONF, resolved
 from wandb_schema import GRID_SWEEP, SEARCH_SWEEP
 
 from trainers.config.checks import check, refuse_settings_without_effect
-from trainers.records.goals import OBJECTIVE, Objective
+from trainers.files.goals import OBJECTIVE, Objective
 
 SWEEPS = CONF.parent / "sweeps"
 ALL = sorted((SWEEPS / "wandb").glob("*.yaml"))

@@ -21,7 +21,7 @@ from typing import Any
 OWN = Path(__file__).resolve().parent
 PACKAGE = OWN.name
 LAB = f"{PACKAGE}._lab"
-FOLDERS = ("compressors", "data", "models", "results", "trainers")
+FOLDERS = ("compressors", "contract", "data", "models", "results", "trainers")
 MODULES = ("run",)
 
 

@@ -2,12 +2,12 @@
 
 from compressors.build import build_reducer
 from compressors.named import feedback, method, method_names
-from trainers.advice.advise import advise
 from trainers.comm.communicator import Communicator
-from trainers.comm.compress import compress
-from trainers.comm.ddp_hook import CompressionState, compression_hook
-from trainers.comm.fsdp_hook import compress_replicas
-from trainers.ledger import Ledger
+from trainers.hooks.advice.advise import advise
+from trainers.hooks.compress import compress
+from trainers.hooks.ddp import CompressionState, compression_hook
+from trainers.hooks.fsdp import compress_replicas
+from trainers.step.ledger import Ledger
 
 __all__ = [
     "Communicator",

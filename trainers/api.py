@@ -14,9 +14,9 @@ from pathlib import Path
 
 from trainers.config import composition
 from trainers.config.errors import ConfigError
+from trainers.files.files import read_records, read_summary
+from trainers.files.plain import Config, Fields
 from trainers.launch.stopping import StoppedError
-from trainers.records.files import read_records, read_summary
-from trainers.records.plain import Config, Fields
 from trainers.run.session import run
 
 __all__ = ["ConfigError", "FinishedRun", "StoppedError", "compose", "train"]

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from data.protocols import Dataset, task_of
 from trainers.comm.communicator import Communicator
-from trainers.forward import autocast
-from trainers.reading import read_together
+from trainers.step.forward import autocast
+from trainers.step.reading import read_together
 
 
 @torch.no_grad()

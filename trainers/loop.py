@@ -2,15 +2,15 @@
 
 from compressors.build import threshold_in_force
 from data.protocols import task_of
-from trainers.advance import Advance
 from trainers.checkpoint.fit import require_fit
 from trainers.checkpoint.saving import Checkpoints
 from trainers.checkpoint.state import TrainingState
-from trainers.gradients import NonFiniteGradientError, require_finite_weights
-from trainers.learning_rate import LearningRateController, ScheduleController
 from trainers.parts import RecordLog
 from trainers.schedules.autolrs import AutoLRS
-from trainers.search import AutoLRSController
+from trainers.schedules.autolrs_controller import AutoLRSController
+from trainers.schedules.learning_rate import LearningRateController, ScheduleController
+from trainers.step.advance import Advance
+from trainers.step.gradients import NonFiniteGradientError, require_finite_weights
 from trainers.step_log import StepLog
 from trainers.training import Training
 

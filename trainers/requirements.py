@@ -7,9 +7,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Plan
 from compressors.build import plan_of
-from trainers.forward import require_bf16
-from trainers.learning_rate import check_rates, rates_of_epochs
-from trainers.records.effects import (
+from trainers.identity.effects import (
     ANALYTIC,
     DEFAULTS,
     NO_CONVOLUTIONS,
@@ -17,6 +15,8 @@ from trainers.records.effects import (
     refuse_without_effect,
 )
 from trainers.schedules.autolrs import AutoLRS
+from trainers.schedules.learning_rate import check_rates, rates_of_epochs
+from trainers.step.forward import require_bf16
 from trainers.training import Training
 
 

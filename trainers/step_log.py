@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from compressors.build import threshold_in_force
-from trainers.advance import Advance, Outcome
-from trainers.break_even import StepCosts
 from trainers.checkpoint.state import TrainingState
 from trainers.diagnostics.probe import Probe
+from trainers.files.goals import LINK_BYTES
+from trainers.files.plain import Record
+from trainers.network_model.step_costs import StepCosts
 from trainers.parts import HasDiagnostics
-from trainers.records.goals import LINK_BYTES
-from trainers.records.plain import Record
+from trainers.step.advance import Advance, Outcome
 from trainers.threshold_watch import ThresholdWatch
 from trainers.training import Training
 

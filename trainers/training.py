@@ -8,23 +8,23 @@ from torch import nn
 
 from compressors.api import Reducer
 from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of
-from trainers import forward
 from trainers.average import RunningAverage
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.evaluation import evaluate
-from trainers.forward import Loss, in_precision
-from trainers.gradients import AnalyticGradients, GradientSource, WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
-from trainers.overlapped_step import OverlappedStep
 from trainers.parts import AnalyticModel, facts_of
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule
 from trainers.settings import TrainerSettings
-from trainers.step import ExplicitStep, GradientStep, sees_faults
+from trainers.step import forward
+from trainers.step.explicit import ExplicitStep, GradientStep, sees_faults
+from trainers.step.forward import Loss, in_precision
+from trainers.step.gradients import AnalyticGradients, GradientSource, WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
+from trainers.step.overlapped import OverlappedStep
 
 
 @dataclass(frozen=True, kw_only=True)

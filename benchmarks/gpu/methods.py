@@ -11,7 +11,7 @@ from benchmarks.gpu.sizes import DENSITY, SIZES, Yardstick, fits, sizes_of
 from compressors.api import Segment, elements_of
 from compressors.kernels import choice
 from trainers.comm.communicator import Communicator
-from trainers.layout import WHOLE
+from trainers.step.layout import WHOLE
 
 WITH_FEEDBACK, WITHOUT = 16.0, 8.0  # bytes per entry: e, g and p, or only g; and the mean
 

@@ -26,14 +26,14 @@ from compressors.hard_threshold import HardThreshold
 from compressors.top_k import TopK
 from data.protocols import Carry
 from trainers.comm.communicator import Communicator
-from trainers.comm.ddp_hook import CompressionState, compression_hook
-from trainers.gradients import WorkerGradients
+from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.launch.device import choose_device
 from trainers.launch.process_group import process_group
 from trainers.launch.processes import launch
-from trainers.layout import Layout
-from trainers.ledger import Ledger
-from trainers.step import ExplicitStep
+from trainers.step.explicit import ExplicitStep
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 STEPS, RATE = 4, 1e-2
 

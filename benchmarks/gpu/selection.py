@@ -10,7 +10,7 @@ from compressors.hard_threshold import HardThreshold
 from compressors.kernels.reference import Backend
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from trainers.layout import WHOLE
+from trainers.step.layout import WHOLE
 
 MANY_ROWS = (8, 3)  # rows of 1 B entries, together more than 2^31; the first number that fits is used
 

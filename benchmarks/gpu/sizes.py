@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmarks.gpu.measuring import Options, Record, Times, free_bytes, milliseconds
 from compressors.api import Input, Segment
-from trainers.layout import WHOLE
+from trainers.step.layout import WHOLE
 
 SIZES = {"11 M": 11_173_962, "100 M": 100_000_000, "1 B": 1_000_000_000}
 QUICK = {"tiny": 9_000}

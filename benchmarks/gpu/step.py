@@ -24,12 +24,12 @@ from compressors.top_k import TopK
 from data.classification import Classification, LabelledBatch
 from models.resnet import resnet18
 from trainers.comm.communicator import Communicator
-from trainers.forward import in_precision, require_bf16
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
 from trainers.optimizer import sgd
-from trainers.step import ExplicitStep, sees_faults
+from trainers.step.explicit import ExplicitStep, sees_faults
+from trainers.step.forward import in_precision, require_bf16
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 DENSITY = 0.001
 METHODS: dict[str, Callable[[], Codec]] = {

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from compressors.core.communicator import Communicator
 from compressors.core.fields import PayloadType, declared
-from compressors.core.knob import Knob
 from compressors.core.rules import Rounding, Rule
 from compressors.core.segments import Input, Segment, State, Step
+from compressors.parts.knob import Knob
 
 
 class Traits(NamedTuple):

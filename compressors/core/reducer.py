@@ -7,8 +7,8 @@ from torch import Tensor
 
 from compressors.core.codec import Compressed, Plan, Traits
 from compressors.core.communicator import Communicator
-from compressors.core.knob import Knob
 from compressors.core.segments import Input, Segment, State, Step
+from compressors.parts.knob import Knob
 
 
 class Reduced(NamedTuple):

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.bins import BinnedLayer, Message, add_layer, encode_bins, encode_layer
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
-from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide, require_sparse
-from compressors.core.searches import search_largest_rows, search_rows
 from compressors.core.segments import Input, Segment, Step
-from compressors.core.surveys import Survey, survey_rows, survey_tails
+from compressors.parts.bins import BinnedLayer, Message, add_layer, encode_bins, encode_layer
+from compressors.parts.magnitudes import Histogram, count_pieces
+from compressors.parts.searches import search_largest_rows, search_rows
+from compressors.parts.surveys import Survey, survey_rows, survey_tails
 
 
 class Backend:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Shared, Step, Traits
-from compressors.core.rounds import begin, end, layers_of, mean_of
+from compressors.parts.rounds import begin, end, layers_of, mean_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import trainers.records.files as run_files
+import trainers.files.files as run_files
 from results.command import ROOT, in_a_line, parser, write_over
 from results.compare.knobs import Knob, Pilot, declared_knobs, without_knob
 from results.compare.measures import HANDED_BYTES, LINK_BYTES

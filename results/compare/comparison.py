@@ -12,7 +12,7 @@ from results.read.naming import asked as what_was_asked
 from results.read.naming import name_of, names
 from results.read.run import Run
 from results.read.settings import differing, is_told, sortable
-from trainers.records.identity import Value, text
+from trainers.identity.identity import Value, text
 
 MOST_NAMES = 3  # names in the title of a group whose runs have several
 

@@ -29,7 +29,7 @@ class Pilot:
 class Knob:
     """One number that sets one or several settings of a method, and how the bytes depend on it.
 
-    ``compressors/core/knob.py`` describes the fields that a method declares.
+    ``compressors/parts/knob.py`` describes the fields that a method declares.
     """
 
     factors: dict[str, float]  # by setting: the setting is the knob's value times this factor

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
 from results.read.run import Run
-from trainers.records.break_even import NAME as BREAK_EVEN
-from trainers.records.break_even import in_words
+from trainers.network_model.break_even import NAME as BREAK_EVEN
+from trainers.network_model.break_even import in_words
 
 PERCENT = 100
 LINK_BYTES = "comm/link_bytes_sent_total"  # bytes that left a worker, by which methods are compared

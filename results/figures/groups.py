@@ -13,7 +13,7 @@ from results.read.matching import by_method, by_setting
 from results.read.naming import common_words, legends, order, short_names, unused
 from results.read.run import Run
 from results.read.settings import differing, is_told
-from trainers.records.identity import text
+from trainers.identity.identity import text
 
 MOST_WORDS = 4  # settings in a title, of those in which groups differ
 LONGEST_STEM = 120

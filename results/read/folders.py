@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import trainers.records.files as run_files
+import trainers.files.files as run_files
 from results.escaping import one_line
 from results.read.matching import latest, warnings
 from results.read.records import read_records
 from results.read.run import Run
-from trainers.records.identity import DEFAULTS, METHOD, at, without_effect
+from trainers.identity.identity import DEFAULTS, METHOD, at, without_effect
 
 LONGEST_REASON = 500  # characters
 

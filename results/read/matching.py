@@ -9,7 +9,7 @@ from typing import TypeVar
 from results.read.naming import names, order
 from results.read.run import Run
 from results.read.settings import differences
-from trainers.records.identity import Settings
+from trainers.identity.identity import Settings
 
 Key = TypeVar("Key", bound=Hashable)
 _MOST_NAMED = 5  # methods that a warning names

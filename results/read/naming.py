@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from results.read.run import Run
-from trainers.records.identity import Word, named
+from trainers.identity.identity import Word, named
 
 THRESHOLD, DENSITY, PART = "compressor.threshold", "compressor.density", "._target_"
 REACHED = "compression/density_mean"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import trainers.records.files as run_files
+import trainers.files.files as run_files
 
 _NO_STRUCTURE = bytes(set(range(256)) - {*b"{}[]\n"})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from trainers.records.identity import (
+from trainers.identity.identity import (
     Identity,
     Origin,
     Settings,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from results.read.run import Run
-from trainers.records.identity import names_checkpoint
+from trainers.identity.identity import names_checkpoint
 
 SKIPPED = "train/steps_skipped"
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trainers.records.identity import DEFAULTS, Identity, Settings, Value, is_number, text
+from trainers.identity.identity import DEFAULTS, Identity, Settings, Value, is_number, text
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from results.compare.paper import ERROR_CURVES, TRAININGS
-from trainers.records.break_even import NAME as BREAK_EVEN
+from trainers.network_model.break_even import NAME as BREAK_EVEN
 
 QUALITIES = {
     "test/accuracy": "test accuracy",

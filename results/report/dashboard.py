@@ -26,7 +26,7 @@ from results.report.charts import (
     Text,
     sections,
 )
-from trainers.records.goals import higher_is_better
+from trainers.files.goals import higher_is_better
 
 # Flat config keys that distinguish methods and settings; runs of one group differ only in their seeds. The
 # nested ``compressor`` is not used: an agent of a W&B sweep over compressors fixes that key to a string. The

@@ -13,7 +13,7 @@ from results.read.matching import by_method, by_setting
 from results.read.naming import family, names, order, part_name
 from results.read.run import Run
 from results.read.settings import differing, is_told, sortable
-from trainers.records.identity import text
+from trainers.identity.identity import text
 
 # Settings not shown: paths of a run and its data, the seed, and settings that act through the compressor
 NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")

@@ -3,7 +3,7 @@
 import pytest
 from methods import cases
 
-from compressors.testing.contract import Contract
+from contract.contract import Contract
 
 FIRST = tuple({case.source: case for case in reversed(cases())}.values())[::-1]  # one case of each method
 

@@ -22,9 +22,9 @@ from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD
 from compressors.terngrad import TernGrad
-from compressors.testing.contract import copy_of
 from compressors.top_k import TopK
 from compressors.two_way import TwoWay
+from contract.contract import copy_of
 from trainers import requirements
 from trainers.checkpoint.tree import walk
 from trainers.comm.communicator import Communicator

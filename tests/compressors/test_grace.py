@@ -12,8 +12,8 @@ from torch import Tensor
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.grace import Grace
-from compressors.testing.contract import Case, Contract
 from compressors.top_k import TopK
+from contract.contract import Case, Contract
 
 
 class TopKAsGraceHasIt:

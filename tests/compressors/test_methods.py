@@ -19,8 +19,8 @@ from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.reused_threshold import ReusedThreshold
-from compressors.testing.contract import Contract
 from compressors.top_k import TopK
+from contract.contract import Contract
 from trainers.comm.communicator import Communicator
 
 SIZES = [3, 40, 1, 200]

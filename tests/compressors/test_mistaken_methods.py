@@ -9,8 +9,8 @@ from smuggling import Smuggler
 from torch.multiprocessing import ProcessRaisedException
 
 from compressors.build import build_reducer
-from compressors.testing.processes import compare_layouts
 from compressors.top_k import TopK
+from contract.processes import compare_layouts
 
 D, W = 20, 3
 

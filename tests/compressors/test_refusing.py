@@ -12,8 +12,8 @@ from compressors.build import build_reducer
 from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.kernels.choice import chosen
-from trainers.layout import Layout
-from trainers.ledger import Ledger
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 W, SIZES = 3, [300, 1, 5000, 256]
 METHODS = [pytest.param(case, id=str(case)) for case in cases()]

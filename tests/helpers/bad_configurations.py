@@ -86,8 +86,8 @@ compressors.api.Reducer
 compressors.api.torch.load
 compressors
 compressors.
-trainers.records.working_tree.git
-trainers.records.working_tree.subprocess.run
+trainers.files.working_tree.git
+trainers.files.working_tree.subprocess.run
 data.download.fetch
 data.convex.libsvm.read
 models.convex.kept_optimum.known_optimum

@@ -17,11 +17,11 @@ from data.text.sst2 import sst2
 from models.bert import bert
 from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
 from trainers.optimizer import adamw
-from trainers.step import ExplicitStep
+from trainers.step.explicit import ExplicitStep
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 WORKERS, BATCH, STEPS = 4, 3, 3
 LINES = ["a fine film .", "playfully un", "a dull play and a fine film"] * 40

@@ -24,14 +24,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reducer
 from compressors.build import build_reducer
-from compressors.testing.cases import Case, cases_in, cases_of
-from trainers.advance import Advance
+from contract.cases import Case, cases_in, cases_of
 from trainers.comm.communicator import Communicator
-from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.config.instantiation import make
+from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.loop import run
 from trainers.run import training
 from trainers.run.build import build_training
+from trainers.step.advance import Advance
 from trainers.training import Training
 
 ROOT = CONF.parent
@@ -52,8 +52,8 @@ SETTINGS = (
 )
 NUM_SEGMENTS, NUM_WORKERS = 4, 2
 STEP = "a step begins"
-IN_STEP = ("trainers/advance.py:reduce_gradients", "trainers/advance.py:update")
-GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_record_nonfinite")
+IN_STEP = ("trainers/step/advance.py:reduce_gradients", "trainers/step/advance.py:update")
+GRADIENTS = ("trainers/step/gradients.py:_check", "trainers/step/overlapped.py:_record_nonfinite")
 
 
 @cache
@@ -205,7 +205,7 @@ def part_of(wait: Wait) -> str:
         return "clock"
     if any(frame in wait.frames for frame in GRADIENTS):
         return "gradients"
-    if "trainers/gradients.py:raise_together" in wait.frames:
+    if "trainers/step/gradients.py:raise_together" in wait.frames:
         return "processes"
     if "trainers/diagnostics/probe.py:reduce" in wait.frames and not _is_in(
         wait, "compressors/core/compress.py:reduce"

@@ -13,8 +13,8 @@ from trainers.checkpoint.state import Snapshot
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Gap
 from trainers.diagnostics.settings import Diagnostics
-from trainers.layout import Layout
 from trainers.loop import run
+from trainers.step.layout import Layout
 from trainers.training import Training
 
 # Every method with every feedback. Each method and each feedback occurs with both scopes

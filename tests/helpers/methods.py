@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compressors.testing.cases import (
+from contract.cases import (
     FEEDBACKS,
     Case,
     cases_in,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import total_error
-from trainers.comm.ddp_hook import CompressionState, compression_hook
+from trainers.hooks.ddp import CompressionState, compression_hook
 
 STEPS, HALF = 4, 2
 METHODS: dict[str, dict[str, Any]] = {"top_k": {"density": 0.1}, "random_k": {"density": 0.1}, "powersgd": {}}

@@ -15,12 +15,12 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from trainers.comm.communicator import Communicator
-from trainers.comm.compress import compress
-from trainers.comm.ddp_hook import CompressionState, compression_hook
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
-from trainers.step import ExplicitStep
+from trainers.hooks.compress import compress
+from trainers.hooks.ddp import CompressionState, compression_hook
+from trainers.step.explicit import ExplicitStep
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 STEPS = 5
 WIDTH = 32

@@ -19,7 +19,7 @@ from warm_template import fork_server
 PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
 PRELOADED += ["hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"]
 PRELOADED += [
-    "compressors.testing.processes",
+    "contract.processes",
     "trainers.run.build",
     "pretended_nccl",
     "training",

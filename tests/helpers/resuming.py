@@ -11,9 +11,9 @@ import torch
 from configs import resolved
 from safetensors import safe_open
 
-from trainers.break_even import NAME as BREAK_EVEN
-from trainers.break_even import ROUNDS
 from trainers.checkpoint.saving import Checkpoints
+from trainers.network_model.step_costs import NAME as BREAK_EVEN
+from trainers.network_model.step_costs import ROUNDS
 from trainers.run import training
 from trainers.run.folder import RunFolder
 

@@ -17,10 +17,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import total_error
 from trainers.comm.communicator import Communicator
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
-from trainers.step import ExplicitStep
+from trainers.step.explicit import ExplicitStep
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 TOP_K: dict[str, Any] = {"density": 0.02}
 STEPS, HALF = 6, 3

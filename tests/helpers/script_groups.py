@@ -14,7 +14,7 @@ from own_script import WIDTH, batch, loss_of, network
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.comm.compress import compress
+from trainers.hooks.compress import compress
 
 OPEN_FILES = 256
 

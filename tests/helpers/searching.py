@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from compressors.build import build_reducer
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
-from trainers.layout import Layout
 from trainers.loop import run
 from trainers.run.build import build_training
 from trainers.schedules.autolrs import AutoLRS
 from trainers.settings import TrainerSettings
+from trainers.step.layout import Layout
 from trainers.training import Training
 
 

@@ -16,8 +16,8 @@ from compressors.powersgd import PowerSGD
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
-from trainers.comm.fsdp_hook import compress_replicas
-from trainers.layout import Layout
+from trainers.hooks.fsdp import compress_replicas
+from trainers.step.layout import Layout
 
 REPLICAS, SHARDS, STEPS, BATCH = 2, 2, 6, 8
 

@@ -11,8 +11,8 @@ from compressors.api import Reducer, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import DIANA, EF21, EF21SGDM, MomentumCorrection
 from compressors.qsgd import QSGD
-from compressors.testing.cases import segment
 from compressors.top_k import TopK
+from contract.cases import segment
 from trainers.checkpoint.tree import walk
 from trainers.comm.communicator import Communicator
 

@@ -13,11 +13,11 @@ from compressors.none import NoCompression
 from compressors.top_k import TopK
 from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator
-from trainers.gradients import NonFiniteGradientError
-from trainers.layout import Layout
 from trainers.loop import run
 from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
+from trainers.step.gradients import NonFiniteGradientError
+from trainers.step.layout import Layout
 from trainers.training import Training
 
 BAD_STEPS = {3: 2, 4: 0, 7: 3}  # step, counted from 1: worker whose batch has a NaN

@@ -11,11 +11,11 @@ from compressors.api import Traits
 from compressors.build import PLAIN, build_reducer
 from compressors.encoding.settings import Encoding
 from trainers.comm.communicator import Communicator
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
-from trainers.overlapped_step import OverlappedStep
-from trainers.step import ExplicitStep, GradientStep
+from trainers.step.explicit import ExplicitStep, GradientStep
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
+from trainers.step.overlapped import OverlappedStep
 
 WORKERS, BATCH, STEPS = 4, 8, 4
 MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, to cover both cases

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from trainers.comm.communicator import Communicator
-from trainers.reading import UnreadableDataError, read_together
+from trainers.step.reading import UnreadableDataError, read_together
 
 
 def read_where_the_last_process_fails(process: int, processes: int) -> str:

@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from compressors.build import build_reducer
 from data.ratings.movielens import EDITIONS
 from models.neumf import neumf
-from trainers.layout import Layout
+from trainers.step.layout import Layout
 
 ML20M = {"num_users": 138_493, "num_items": 26_744}
 

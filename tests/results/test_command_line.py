@@ -84,7 +84,7 @@ def test_a_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("trainers.records.safe_files.write_all", full)
+    monkeypatch.setattr("trainers.files.atomic.write_all", full)
     with pytest.raises(OSError, match="No space"):
         hand_out("newer", page)
     assert page.read_text() == "new" and sorted(tmp_path.iterdir()) == [link, page]

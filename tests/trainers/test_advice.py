@@ -15,16 +15,16 @@ from command_line import command
 
 from compressors.build import build_reducer
 from compressors.top_k import TopK
-from trainers.advice import __main__ as program
-from trainers.advice import advise as advising
-from trainers.advice.advise import advise
-from trainers.advice.costs import Settings, measure_costs
-from trainers.advice.gloo import gloo_bits_per_second
 from trainers.comm.communicator import Communicator
-from trainers.comm.ddp_hook import CompressionState
 from trainers.config.errors import ConfigError
-from trainers.layout import Layout
-from trainers.records.step_times import Cost
+from trainers.hooks.advice import __main__ as program
+from trainers.hooks.advice import advise as advising
+from trainers.hooks.advice.advise import advise
+from trainers.hooks.advice.costs import Settings, measure_costs
+from trainers.hooks.advice.gloo import gloo_bits_per_second
+from trainers.hooks.ddp import CompressionState
+from trainers.network_model.step_times import Cost
+from trainers.step.layout import Layout
 
 ROOT = Path(__file__).parents[2]
 SIZE = 64 * 100 + 100  # parameters
@@ -108,7 +108,7 @@ def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> No
     """The script has no guard of its main module, and its environment is that of a process of torchrun."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from trainers.advice.gloo import gloo_bits_per_second\nprint('once', gloo_bits_per_second())\n"
+        "from trainers.hooks.advice.gloo import gloo_bits_per_second\nprint('once', gloo_bits_per_second())\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     done = subprocess.run(
@@ -185,7 +185,7 @@ def test_a_config_that_is_none_is_refused() -> None:
 
 @pytest.mark.slow
 def test_the_program_measures_with_gloo() -> None:
-    launcher = [sys.executable, "-m", "trainers.advice"]
+    launcher = [sys.executable, "-m", "trainers.hooks.advice"]
     done = command(asked("model=mlp"), launcher=launcher)
     assert done.returncode == 0, done.stderr
     assert 1e7 < json.loads(done.stdout)["backend_bits_per_second"] < 1e12

@@ -14,7 +14,11 @@ from compressors.clt_k import CLTK
 from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
-from trainers.break_even import (
+from trainers.comm.clock import Clock
+from trainers.comm.communicator import Communicator
+from trainers.comm.links import all_reduce_bytes, gather_bytes
+from trainers.hooks.script_times import ScriptTimes
+from trainers.network_model.step_costs import (
     ANY_BANDWIDTH,
     NAME,
     ROUNDS,
@@ -23,12 +27,8 @@ from trainers.break_even import (
     break_even,
     seconds_of_none,
 )
-from trainers.comm.clock import Clock
-from trainers.comm.communicator import Communicator
-from trainers.comm.links import all_reduce_bytes, gather_bytes
-from trainers.comm.script_times import ScriptTimes
-from trainers.layout import Layout
-from trainers.ledger import Ledger
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 
@@ -162,7 +162,7 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
     """The seconds exclude the first step; bytes are the mean of 40, 60 and 80."""
     made = TopK(density=0.1) if method == "top_k" else RandomBlock(density=0.1)
     costs = costs_after_steps(build_reducer(made, 1000), 4, [9.0, 0.3, 0.5], [40, 60, 80])
-    monkeypatch.setattr("trainers.break_even.seconds_of_none", lambda layout: 0.1)
+    monkeypatch.setattr("trainers.network_model.step_costs.seconds_of_none", lambda layout: 0.1)
     expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
     rounds = 1 if method == "top_k" else 2 * 3  # a gather; a ring all-reduce of 4 workers
     assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: rounds}
@@ -188,8 +188,8 @@ def test_a_leader_counts_the_same_in_any_number_of_processes(
     processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step takes 0.3 s and 0.2 s of the leader, whose 100 bytes pass 2 links of a tree in sequence."""
-    monkeypatch.setattr("trainers.break_even.seconds_of_none", lambda layout: 0.1)
-    monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.0)
+    monkeypatch.setattr("trainers.network_model.step_costs.seconds_of_none", lambda layout: 0.1)
+    monkeypatch.setattr("trainers.network_model.step_costs.round_seconds", lambda communicator: 0.0)
     monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, **group: None)
     rows: list[torch.Tensor] = []
     monkeypatch.setattr(Communicator, "collect", lambda self, own: rows.append(own) or own)
@@ -214,7 +214,7 @@ def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatc
             communicator.all_gather(torch.zeros(4, 5), "values")
         ledger.close_step()
         costs.add(SimpleNamespace(compression_seconds=0.4, num_buckets=3), ledger)
-    monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.01)
+    monkeypatch.setattr("trainers.network_model.step_costs.round_seconds", lambda communicator: 0.01)
     expected = 8 * (1.5 * 4000 - 3 * 60) / (0.4 - 0.1 + 0.01 * (3 - 18))
     assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: 3}
 
@@ -229,8 +229,10 @@ def test_dense_training_and_a_single_worker_have_none() -> None:
 def test_a_rehearsal_is_a_multiple_where_the_model_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that counts its calls: a reduction takes 1 s, so 4,000 elements in pieces of 1,000 take 4 s."""
     looks = iter(range(100))
-    monkeypatch.setattr("trainers.break_even.time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
-    monkeypatch.setattr("trainers.break_even.LARGEST_REHEARSAL", 1000)
+    monkeypatch.setattr(
+        "trainers.network_model.step_costs.time", SimpleNamespace(perf_counter=lambda: float(next(looks)))
+    )
+    monkeypatch.setattr("trainers.network_model.step_costs.LARGEST_REHEARSAL", 1000)
     assert seconds_of_none(layout_of(1000)) == 1
     assert seconds_of_none(layout_of(4000)) == 4
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainers.records.break_even import ANY_BANDWIDTH, in_words
-from trainers.records.break_even import NAME as BREAK_EVEN
+from trainers.network_model.break_even import ANY_BANDWIDTH, in_words
+from trainers.network_model.break_even import NAME as BREAK_EVEN
 from trainers.run.report import print_summary
 
 

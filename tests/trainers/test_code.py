@@ -10,7 +10,7 @@ from configs import resolved
 from resuming import config_of
 
 from trainers.config.errors import ConfigError
-from trainers.records.working_tree import PACKAGES
+from trainers.files.working_tree import PACKAGES
 from trainers.run import session
 from trainers.run.code import digest_of_code
 from trainers.run.folder import RunFolder

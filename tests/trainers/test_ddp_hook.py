@@ -31,8 +31,8 @@ from compressors.qsgd import QSGD
 from compressors.signsgd import SignSGD
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
-from trainers.comm.compress import compress
-from trainers.comm.ddp_hook import CompressionState
+from trainers.hooks.compress import compress
+from trainers.hooks.ddp import CompressionState
 
 
 def test_many_buckets_equal_the_explicit_path() -> None:

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from trainers.records.working_tree import is_modified, untracked_code
+from trainers.files.working_tree import is_modified, untracked_code
 
 
 def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:

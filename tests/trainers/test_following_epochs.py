@@ -10,10 +10,10 @@ from resuming import config_of, crash_after, records, train
 
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
-from trainers.learning_rate import rates_of_epochs
 from trainers.run import training
 from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
+from trainers.schedules.learning_rate import rates_of_epochs
 from trainers.schedules.schedules import Cosine, WarmupStep
 
 SMALL = ("model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=90", "trainer.evaluate_every=100")

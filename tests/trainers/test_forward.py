@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from training import flat_of
 
 from trainers.comm.communicator import Communicator
-from trainers.forward import autocast, cut, in_precision, require_bf16, warning_of_slow_bf16
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
+from trainers.step.forward import autocast, cut, in_precision, require_bf16, warning_of_slow_bf16
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,8 @@ from torch import nn
 from training import SmallNet, batch_of, flat_of, loss_of
 
 from trainers.comm.communicator import Communicator
-from trainers.gradients import NonFiniteGradientError, WorkerGradients, seed_worker
-from trainers.layout import Layout
+from trainers.step.gradients import NonFiniteGradientError, WorkerGradients, seed_worker
+from trainers.step.layout import Layout
 
 
 def workers_of(model: nn.Module, count: int, clip_norm: float | None = None, loss=loss_of) -> WorkerGradients:

@@ -21,18 +21,18 @@ from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, 
 
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from compressors.core.magnitudes import Histogram, Magnitudes, count_pieces
 from compressors.encoding.settings import Encoding
 from compressors.none import NoCompression
+from compressors.parts.magnitudes import Histogram, Magnitudes, count_pieces
 from trainers.checkpoint.state import CheckpointMismatch
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.hindsight import Hindsight
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
-from trainers.layout import Layout
-from trainers.ledger import Ledger
 from trainers.loop import run
 from trainers.run.build import build_training
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 ERROR, REGRET, BOUND, LEVEL = (
     f"compression/{name}" for name in ("hindsight_error", "regret", "regret_bound", "hindsight_threshold")

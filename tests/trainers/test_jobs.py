@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from trainers.files.offline import sync_command
+from trainers.launch import sweep_plan
 from trainers.launch.jobs import (
     FAILED,
     FINISHED,
@@ -20,8 +22,6 @@ from trainers.launch.jobs import (
     read_jobs,
     report,
 )
-from trainers.records import sweep_plan
-from trainers.records.offline import sync_command
 
 WORDS = ("compressor=top_k", "seed=1")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.layout import WHOLE, Layout
+from trainers.step.layout import WHOLE, Layout
 
 
 def model() -> nn.Module:

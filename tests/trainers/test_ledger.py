@@ -15,8 +15,8 @@ from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
-from trainers.layout import Layout
-from trainers.ledger import Ledger
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 
 def ledger_after(
@@ -147,7 +147,7 @@ def test_a_gpus_tables_are_entered_at_once(scope: str, monkeypatch: pytest.Monke
     """The code for GPUs avoids a copy per layer. It runs on CPU tensors here, for all and for some layers."""
     expected = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
     asked: list[torch.Tensor] = []
-    monkeypatch.setattr("trainers.ledger._entries", lambda tensor: asked.append(tensor) or tensor)
+    monkeypatch.setattr("trainers.step.ledger._entries", lambda tensor: asked.append(tensor) or tensor)
     ours = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
     assert len(asked) == (3 if scope == "layer" else 3 + 2 * len(STEPS))  # 3 in ``Ledger.__init__``
     assert ours.metrics() == expected.metrics() and ours.layers() == expected.layers()

@@ -17,10 +17,10 @@ from training import WORKERS
 from compressors.api import Sparse, Step
 from compressors.kernels.choice import chosen
 from compressors.top_k import TopK
-from trainers.advance import SKIPPED_IN_A_ROW
 from trainers.comm.communicator import Communicator
-from trainers.gradients import NonFiniteGradientError
 from trainers.loop import run
+from trainers.step.advance import SKIPPED_IN_A_ROW
+from trainers.step.gradients import NonFiniteGradientError
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -78,7 +78,7 @@ def test_going_on_beside_a_skipped_step(alone: dict[str, Any], step: int) -> Non
 
 
 def test_the_row_of_skipped_steps_goes_on_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.advance.SKIPPED_IN_A_ROW", 4)
+    monkeypatch.setattr("trainers.step.advance.SKIPPED_IN_A_ROW", 4)
     bad, communicator = {3: 0, 4: 1, 5: 2, 6: 3}, Communicator(WORKERS)
     snapshots = Snapshots()
     for start in (None, 4):

@@ -15,10 +15,10 @@ from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
-from trainers.layout import Layout
 from trainers.loop import run
 from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
+from trainers.step.layout import Layout
 from trainers.training import Training
 
 

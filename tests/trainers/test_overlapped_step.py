@@ -15,11 +15,11 @@ from compressors.none import NoCompression
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.comm.slices import side_by_side
-from trainers.gradients import WorkerGradients
-from trainers.layout import Layout
-from trainers.ledger import Ledger
-from trainers.overlapped_step import Buckets, OverlappedStep, buckets_of
-from trainers.step import ExplicitStep
+from trainers.step.explicit import ExplicitStep
+from trainers.step.gradients import WorkerGradients
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
+from trainers.step.overlapped import Buckets, OverlappedStep, buckets_of
 from trainers.training import Training
 
 SIZES = [3, 200_000, 5, 300_000, 7, 1]

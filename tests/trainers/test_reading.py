@@ -8,7 +8,7 @@ from processes import run_in_processes
 from unreadable import read_where_the_last_process_fails
 
 from trainers.comm.communicator import Communicator
-from trainers.reading import UnreadableDataError, read_together
+from trainers.step.reading import UnreadableDataError, read_together
 
 FILES = SimpleNamespace(reads_files=True)
 

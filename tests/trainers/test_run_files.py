@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from run_folders import write_run
 
-from trainers.records.files import (
+from trainers.files.files import (
     MissingFileError,
     UnreadableFileError,
     parse_records,

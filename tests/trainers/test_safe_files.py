@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from trainers.files.atomic import write_whole
+from trainers.files.files import read_wandb_id
 from trainers.launch.jobs import LOST, read_jobs, report, start_sweep
 from trainers.launch.jobs import Job as SweepJob
-from trainers.records.files import read_wandb_id
-from trainers.records.safe_files import write_whole
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

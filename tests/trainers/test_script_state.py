@@ -15,7 +15,7 @@ from torch import nn
 
 import total_error
 from trainers.comm.communicator import Communicator
-from trainers.comm.ddp_hook import CompressionState
+from trainers.hooks.ddp import CompressionState
 
 Found = list[dict[str, Any]]
 

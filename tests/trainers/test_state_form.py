@@ -10,9 +10,9 @@ from methods import FEEDBACKS, segment
 
 from compressors.api import Shared
 from compressors.build import build_reducer
-from compressors.testing.cases import Case
-from compressors.testing.contract import Contract
 from compressors.top_k import TopK
+from contract.cases import Case
+from contract.contract import Contract
 from trainers.checkpoint.form import first_form, require_form
 from trainers.config.errors import ConfigError
 from trainers.run.session import run

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from command_line import ROOT
 
-from trainers.records.rates import bits_per_second, in_prose
-from trainers.records.step_times import Cost, Line, Network, judge, predict
+from trainers.network_model.rates import bits_per_second, in_prose
+from trainers.network_model.step_times import Cost, Line, Network, judge, predict
 
 DENSE = Cost("dense", 1e6, 0.0, Line(0.001), Line(0.0, 2.0))
 SPARSE = Cost("top_k", 0.0, 1e4, Line(0.004, 0.001), Line(1.0))

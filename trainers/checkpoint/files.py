@@ -24,8 +24,8 @@ from safetensors.torch import save_file
 
 from trainers.checkpoint.facts import Facts, PartDescription
 from trainers.checkpoint.state import Snapshot, WorkerState
-from trainers.records.files import UnreadableFileError, printable, read_description
-from trainers.records.safe_files import replacing, write_all
+from trainers.files.atomic import replacing, write_all
+from trainers.files.files import UnreadableFileError, printable, read_description
 
 FORMAT = 1  # version of the format; others are refused
 _SPARE_BYTES = 2**20  # kept free on a disk for the records

@@ -16,7 +16,7 @@ from trainers.checkpoint.state import (
     require_same_tensors,
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
-from trainers.reading import read_together
+from trainers.step.reading import read_together
 
 
 def require_fit(

@@ -14,9 +14,9 @@ from trainers.checkpoint.files import (
 from trainers.checkpoint.redistribution import redistribute
 from trainers.checkpoint.state import CheckpointMismatch, Snapshot
 from trainers.comm.communicator import Communicator
-from trainers.records.files import RECORDS, UnreadableFileError, read_config, read_file
-from trainers.records.identity import Origin, identify
-from trainers.records.plain import Config
+from trainers.files.files import RECORDS, UnreadableFileError, read_config, read_file
+from trainers.files.plain import Config
+from trainers.identity.identity import Origin, identify
 from trainers.schedules.autolrs import AutoLRS
 from trainers.training import Training
 

@@ -14,10 +14,10 @@ from trainers.checkpoint.form import first_form, require_form
 from trainers.checkpoint.tree import Skeleton, put_together, take_apart, walk
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
-from trainers.ledger import Ledger
-from trainers.records.files import printable
-from trainers.records.plain import Record
-from trainers.step import GradientStep
+from trainers.files.files import printable
+from trainers.files.plain import Record
+from trainers.step.explicit import GradientStep
+from trainers.step.ledger import Ledger
 
 Tensors = dict[str, Tensor]
 _MEASURED = "diagnostics"

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from trainers.records.plain import Config
+from trainers.files.plain import Config
 
 _NAMES = re.compile(
     r"(?:^|[._-])(?:api[_-]?key|apikey|secret|passw(?:or)?d|credentials?|auth|access[_-]?token)s?$", re.I

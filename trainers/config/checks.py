@@ -9,8 +9,8 @@ from trainers.config.destinations import check_destinations
 from trainers.config.nearest import nearest_settings, question
 from trainers.config.targets import GROUPS, check_targets
 from trainers.config.wandb_settings import VARIABLES, wandb_settings
-from trainers.records.effects import SINGLE, refuse_without_effect
-from trainers.records.plain import Config
+from trainers.files.plain import Config
+from trainers.identity.effects import SINGLE, refuse_without_effect
 
 _TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
 _COUNTS = {"seed": (0, 2**63 - 1), "workers": (1, 2**20), "processes": (1, 2**16), "threads": (1, 1024)}

@@ -16,8 +16,8 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from trainers.config import guard, sweep_jobs, words, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.errors import ConfigError, one_line, refusing
-from trainers.records.identity import flatten
-from trainers.records.plain import Config
+from trainers.files.plain import Config
+from trainers.identity.identity import flatten
 
 
 def compose(overrides: Sequence[str]) -> Config:

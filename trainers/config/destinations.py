@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from compressors.core.checks import is_real, shown
-from trainers.records.effects import at
-from trainers.records.goals import HIGHER_IS_BETTER, LOWER_IS_BETTER, higher_is_better
-from trainers.records.plain import Config
+from trainers.files.goals import HIGHER_IS_BETTER, LOWER_IS_BETTER, higher_is_better
+from trainers.files.plain import Config
+from trainers.identity.effects import at
 
 REQUIRED, IF_INSTALLED = "required", "if_installed"
 

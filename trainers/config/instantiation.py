@@ -6,8 +6,8 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from trainers.config.errors import ConfigError, one_line
+from trainers.files.plain import Config
 from trainers.names import full_name
-from trainers.records.plain import Config
 
 _FAULTS = (ValueError, OSError, TypeError, OverflowError, MemoryError, RuntimeError)  # due to bad settings
 

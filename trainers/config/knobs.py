@@ -8,12 +8,12 @@ from typing import Any
 
 from compressors.core.checks import is_real
 from compressors.core.codec import Codec
-from compressors.core.knob import Knob
 from compressors.core.reducer import Reducer
+from compressors.parts.knob import Knob
 from trainers.config.composition import compose_with_references
 from trainers.config.errors import ConfigError, one_line
 from trainers.config.instantiation import make
-from trainers.records.plain import Config
+from trainers.files.plain import Config
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from trainers.config import targets
-from trainers.records.effects import without_effect
-from trainers.records.plain import Config
+from trainers.files.plain import Config
+from trainers.identity.effects import without_effect
 
 _OTHER_NAMES = {"lambda": "threshold", "learning_rate": "lr", "k": "density"}
 _PLUGINS = {  # configs of Hydra's plugins, and the packages that install them

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from trainers.records.goals import objective_of
+from trainers.files.goals import objective_of
 
 _OF_HYDRA = "hydra._internal.core_plugins."  # the sweeper that runs all jobs of a grid
 

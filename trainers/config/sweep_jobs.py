@@ -10,9 +10,9 @@ from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from trainers.records.effects import names_none, without_effect
-from trainers.records.plain import Config
-from trainers.records.sweep_plan import announce
+from trainers.files.plain import Config
+from trainers.identity.effects import names_none, without_effect
+from trainers.launch.sweep_plan import announce
 
 Compose = Callable[[list[str]], Config]
 _SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"

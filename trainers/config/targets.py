@@ -15,9 +15,9 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 from trainers.config import installed
+from trainers.files.plain import Config
+from trainers.identity.effects import FIRST_NAMES, FORMER_NAMES, RENAMED
 from trainers.names import full_name
-from trainers.records.effects import FIRST_NAMES, FORMER_NAMES, RENAMED
-from trainers.records.plain import Config
 
 ROOT = Path(__file__).parents[2]
 _MOVED = {first: name for name, first in FIRST_NAMES.items()} | FORMER_NAMES

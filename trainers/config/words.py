@@ -8,7 +8,7 @@ from hydra._internal.utils import get_args_parser
 
 from trainers.config.api_keys import refuse_keys
 from trainers.config.guard import CONF
-from trainers.records.effects import RENAMED
+from trainers.identity.effects import RENAMED
 
 _IDLE = {
     "hydra.run.dir": "output=DIR sets the place of run folders",

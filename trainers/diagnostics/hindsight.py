@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from compressors.core.magnitudes import EDGES, SQUARES_ERROR, Magnitudes
-from trainers.ledger import Ledger
+from compressors.parts.magnitudes import EDGES, SQUARES_ERROR, Magnitudes
+from trainers.step.ledger import Ledger
 
 
 @dataclass(frozen=True)

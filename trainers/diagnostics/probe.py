@@ -7,16 +7,16 @@ from torch import Tensor
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
-from compressors.core.magnitudes import Histogram
 from compressors.feedback import ErrorFeedback
 from compressors.feedback.scale import scale_of
 from compressors.kernels.choice import backend_of
+from compressors.parts.magnitudes import Histogram
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Drift
 from trainers.diagnostics.settings import Diagnostics
 from trainers.diagnostics.staleness import Waiting
 from trainers.diagnostics.step_input import StepInput
-from trainers.ledger import Ledger
+from trainers.step.ledger import Ledger
 
 
 class Probe(Wrapper):

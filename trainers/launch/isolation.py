@@ -22,9 +22,9 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from pkgutil import resolve_name
 
+from trainers.files.plain import Config
 from trainers.launch.streams import keep_streams
 from trainers.names import full_name
-from trainers.records.plain import Config
 
 # Slow imports that no config names; optimizers import torch._dynamo at their first step
 EVERY_JOB_IMPORTS: tuple[str, ...] = (

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trainers.files.atomic import write_whole
+from trainers.files.files import UnreadableFileError, read_job
+from trainers.files.offline import sync_command
+from trainers.launch import sweep_plan
 from trainers.launch.parallel import is_stopping, raise_when_stopped, stopping_with_sweep
 from trainers.launch.stopping import StoppedError
-from trainers.records import sweep_plan
-from trainers.records.files import UnreadableFileError, read_job
-from trainers.records.offline import sync_command
-from trainers.records.safe_files import write_whole
 
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
 NOT_STARTED = "not started"

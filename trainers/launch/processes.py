@@ -21,10 +21,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from types import FrameType
 
+from trainers.files.plain import Fields
 from trainers.launch.isolation import STOP_SIGNALS, JobError, signals_blocked, spawning
 from trainers.launch.stopping import SAME_SECONDS, StoppedError, end_with_parent
 from trainers.launch.streams import keep_streams
-from trainers.records.plain import Fields
 
 # Environment variable: the file in which a local run's processes exchange their addresses
 RENDEZVOUS_FILE = "TOTAL_ERROR_RENDEZVOUS_FILE"

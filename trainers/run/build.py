@@ -11,11 +11,11 @@ from data.protocols import Dataset
 from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
 from trainers.config.targets import check_factories, require_match
+from trainers.files.plain import Config
 from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
-from trainers.layout import Layout
-from trainers.records.plain import Config
 from trainers.requirements import require_overlap_settings, require_trainable
+from trainers.step.layout import Layout
 from trainers.training import Training
 
 _WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from trainers.config.targets import modules_named
-from trainers.records.plain import Config
-from trainers.records.working_tree import PACKAGES
+from trainers.files.plain import Config
+from trainers.files.working_tree import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 

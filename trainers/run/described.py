@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainers.records.goals import higher_is_better
-from trainers.records.identity import flatten, is_number
-from trainers.records.plain import Config
+from trainers.files.goals import higher_is_better
+from trainers.files.plain import Config
+from trainers.identity.identity import flatten, is_number
 
 _EVALUATIONS = ("test", "validation", "average")
 _TAGS = ("compressor_name", "model_name", "data_name", "preset")  # keys of a run's facts

@@ -9,9 +9,9 @@ from importlib import metadata
 from pathlib import Path
 
 from trainers.config.targets import packages_of
+from trainers.files.plain import Config
+from trainers.files.working_tree import git, is_modified, untracked_code
 from trainers.launch.jobs import command, job_overrides
-from trainers.records.plain import Config
-from trainers.records.working_tree import git, is_modified, untracked_code
 from trainers.run.code import digest_of_code
 from trainers.run.processor import processor
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import yaml
 from filelock import FileLock, Timeout
 
-from trainers.records.files import (
+from trainers.files.atomic import write_whole
+from trainers.files.files import (
     RECORDS,
     SUMMARY,
     MissingFileError,
@@ -25,9 +26,8 @@ from trainers.records.files import (
     read_summary,
     summary_checksum,
 )
-from trainers.records.identity import Identity, identify, names_checkpoint, subject_of
-from trainers.records.plain import Config, Fields
-from trainers.records.safe_files import write_whole
+from trainers.files.plain import Config, Fields
+from trainers.identity.identity import Identity, identify, names_checkpoint, subject_of
 from trainers.run.code import digest_of_code
 from trainers.run.environment import environment
 

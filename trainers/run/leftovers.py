@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainers.records.files import UnreadableFileError, read_config
+from trainers.files.files import UnreadableFileError, read_config
 
 
 def clear_leftovers(folder: Path) -> None:

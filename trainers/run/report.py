@@ -12,11 +12,11 @@ from rich.table import Table
 
 from compressors.core.fields import KINDS
 from compressors.kernels.choice import describe
-from trainers.forward import warning_of_slow_bf16
-from trainers.overlapped_step import num_buckets
-from trainers.records.break_even import NAME as BREAK_EVEN
-from trainers.records.break_even import in_words
+from trainers.network_model.break_even import NAME as BREAK_EVEN
+from trainers.network_model.break_even import in_words
 from trainers.schedules.autolrs import AutoLRS
+from trainers.step.forward import warning_of_slow_bf16
+from trainers.step.overlapped import num_buckets
 
 if TYPE_CHECKING:
     from trainers.checkpoint.resume import Start

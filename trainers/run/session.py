@@ -8,11 +8,11 @@ from compressors.core.checks import MethodError
 from compressors.encoding.settings import EncodingError
 from trainers.config.checks import check, require_inside
 from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.files.plain import Config
 from trainers.launch.isolation import JobError, run_isolated
 from trainers.launch.jobs import FINISHED, SKIPPED
 from trainers.launch.processes import PeerLostError, launch
 from trainers.launch.stopping import StoppedError
-from trainers.records.plain import Config
 from trainers.run.folder import RunFolder
 from trainers.run.leftovers import clear_leftovers
 from trainers.run.report import print_summary

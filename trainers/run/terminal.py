@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.table import Column
 from rich.text import Text
 
+from trainers.files.plain import Record
 from trainers.launch.jobs import in_time
-from trainers.records.plain import Record
 
 Summary = Mapping[str, object]
 PLAIN_SECONDS = 10  # least time between two plain lines of training records

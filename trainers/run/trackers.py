@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from trainers.config.destinations import DESTINATIONS, IF_INSTALLED, NONE, is_installed
-from trainers.records.goals import Objective
-from trainers.records.plain import Config, Record
-from trainers.records.safe_files import replacing, write_all
+from trainers.files.atomic import replacing, write_all
+from trainers.files.goals import Objective
+from trainers.files.plain import Config, Record
 from trainers.run.tensorboard_tracker import TensorBoard
 from trainers.run.trackio_tracker import Trackio
 from trainers.run.wandb_tracker import open_wandb

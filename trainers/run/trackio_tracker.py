@@ -5,7 +5,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from trainers.records.plain import Config, Record
+from trainers.files.plain import Config, Record
 from trainers.run.attempts import Attempts
 from trainers.run.described import layers_of, numbers_of, settings_of
 

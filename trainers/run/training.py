@@ -13,20 +13,20 @@ from trainers.checkpoint.state import CheckpointMismatch
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError, refusing
 from trainers.config.instantiation import make
-from trainers.gradients import NonFiniteGradientError
+from trainers.files.plain import Config
 from trainers.launch.device import choose_device
 from trainers.launch.jobs import current_sweep, parallel_job
 from trainers.launch.memory import exhaustion_in_one_line, keep_freed_memory
 from trainers.launch.process_group import process_group, world
 from trainers.launch.stopping import end_with_torchrun, stop_request
 from trainers.loop import run
-from trainers.reading import UnreadableDataError
-from trainers.records.plain import Config
 from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
 from trainers.run.report import announce, print_summary
 from trainers.run.terminal import Terminal
 from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Trackers
+from trainers.step.gradients import NonFiniteGradientError
+from trainers.step.reading import UnreadableDataError
 from trainers.training import Training
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.config.wandb_settings import wandb_settings
-from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, parse_records, read_wandb_id
-from trainers.records.goals import LINK_BYTES, OBJECTIVE, Objective
-from trainers.records.offline import WANDB_ID, sync_command, unfinished_part
-from trainers.records.plain import Config, Record
-from trainers.records.safe_files import write_whole
+from trainers.files.atomic import write_whole
+from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, parse_records, read_wandb_id
+from trainers.files.goals import LINK_BYTES, OBJECTIVE, Objective
+from trainers.files.offline import WANDB_ID, sync_command, unfinished_part
+from trainers.files.plain import Config, Record
 from trainers.run.attempts import Attempts, print_error
 from trainers.run.described import aggregate_of, axis_of, layers_of, tags_of
 

@@ -8,14 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.bins import BinnedLayer, Message, encode_bins, mean_of_bins
 from compressors.core.codec import Codec, Compressed
-from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
 from compressors.core.rules import Drawn
-from compressors.core.searches import narrowed, positions_of_largest
 from compressors.core.segments import Input, Segment, Step
-from compressors.core.surveys import Survey
 from compressors.kernels.cpu import (
     binning,
     guessing,
@@ -30,6 +26,10 @@ from compressors.kernels.cpu.table import SIZE, PieceTable, PieceTables
 from compressors.kernels.cpu.taking import MAGNITUDE, TAKE_BY_RULE, guess_thresholds, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
+from compressors.parts.bins import BinnedLayer, Message, encode_bins, mean_of_bins
+from compressors.parts.magnitudes import SCALES, Histogram
+from compressors.parts.searches import narrowed, positions_of_largest
+from compressors.parts.surveys import Survey
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),

@@ -1,4 +1,4 @@
-"""Compiled loops of bins, with the bits of ``compressors/core/bins.py``."""
+"""Compiled loops of bins, with the bits of ``compressors/parts/bins.py``."""
 
 import numpy as np
 

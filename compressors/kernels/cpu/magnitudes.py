@@ -1,12 +1,12 @@
-"""Compiled loop for the histogram of magnitudes, with the bits of ``compressors/core/magnitudes.py``."""
+"""Compiled loop for the histogram of magnitudes, with the bits of ``compressors/parts/magnitudes.py``."""
 
 import numpy as np
 from numba import carray, njit
 
-from compressors.core.magnitudes import BINS, COUNT, DROPPED, FIRST_KEY, FULL, ROUNDED
 from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.machine import fused_multiply_add, pointer, prefetch
 from compressors.kernels.cpu.table import ENTRIES, GRADIENT, SIZE
+from compressors.parts.magnitudes import BINS, COUNT, DROPPED, FIRST_KEY, FULL, ROUNDED
 
 _BLOCK, _AHEAD = 256, 1024  # entries of a block in cache; prefetch distance in entries
 _SIGN, _MANTISSA, _LEADING = np.uint32(2**31 - 1), np.uint32(2**23 - 1), np.uint32(2**23)

@@ -1,4 +1,4 @@
-"""Compiled loops for surveys, with the bits of ``compressors/core/surveys.py``.
+"""Compiled loops for surveys, with the bits of ``compressors/parts/surveys.py``.
 
 Inlined functions of searching.py are repeated here: see native.py on functions of other files.
 """

@@ -5,7 +5,7 @@ import torch
 from my_compressor.stride import Stride
 
 from compressors.api import Step
-from compressors.testing.contract import Contract, cases_of
+from total_error.testing import Contract, cases_of
 
 
 class TestStride(Contract):

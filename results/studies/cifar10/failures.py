@@ -9,7 +9,7 @@ from results.read.folders import run_folders
 from results.read.run import Run
 from results.studies.cifar10.places import label_of, section_of
 from results.studies.kit import table
-from trainers.records import files as run_files
+from trainers.files import files as run_files
 
 
 def failures(folders: Iterable[Path]) -> str:

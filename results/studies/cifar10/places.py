@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Seeds
-from trainers.records.identity import NO_FEEDBACK
+from trainers.identity.identity import NO_FEEDBACK
 
 EF21 = "compressors.feedback.EF21"
 MATCHED = {

@@ -12,8 +12,8 @@ from results.read.run import Run
 from results.studies.kit import Seeds, first_of
 from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS
 from results.studies.league.trials import outcome_of, trial_of
-from trainers.records.rates import bits_per_second
-from trainers.records.step_times import Cost, Line, Network, predict
+from trainers.network_model.rates import bits_per_second
+from trainers.network_model.step_times import Cost, Line, Network, predict
 
 LINK_RATES = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s"}  # of the predictions
 LATENCY_SECONDS = 5e-5

@@ -8,8 +8,8 @@ from results.studies.league.cells import train_methods
 from results.studies.league.methods import method_names
 from results.studies.league.tasks import TASKS
 from results.studies.league.trials import Trainings
+from trainers.files.working_tree import is_modified
 from trainers.launch.commands import Commands
-from trainers.records.working_tree import is_modified
 
 
 def add_options(own: argparse.ArgumentParser) -> None:

@@ -16,9 +16,9 @@ from results.read.folders import run_folders
 from results.studies.kit import ROOT
 from results.studies.league.methods import Entry
 from results.studies.league.tasks import TASKS, TUNING_SEED
+from trainers.files import files as run_files
+from trainers.identity.identity import without_effect
 from trainers.launch.commands import Commands
-from trainers.records import files as run_files
-from trainers.records.identity import without_effect
 
 PREFIX = "league_"  # a run is named league_TASK-METHOD
 COMPARED, TUNING = "league", "league_tuning"  # folders below the root of outputs

@@ -23,7 +23,7 @@ from results.studies.methods.tasks import (
     trains,
 )
 from results.studies.methods.tuning import ends_of, tune
-from trainers.records import files as run_files
+from trainers.files import files as run_files
 
 RUNS_A_METHOD = 7  # per task: four rates, three seeds
 INTRODUCTION = """Written by `python -m results study methods` from the runs of `make methods`. Every method

@@ -26,9 +26,9 @@ from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
 from trainers.checkpoint.redistribution import redistribute
 from trainers.checkpoint.state import Snapshot, WorkerState
 from trainers.comm.communicator import Communicator
-from trainers.layout import Layout
-from trainers.ledger import Ledger
 from trainers.run.report import print_summary
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
 
 D, W = 500, 4
 

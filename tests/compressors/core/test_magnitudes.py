@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from compressors.api import Input, Segment
-from compressors.core.magnitudes import BINS, EDGES, FULL, SQUARES_ERROR, Histogram, Magnitudes
 from compressors.kernels.choice import backend_of, chosen
+from compressors.parts.magnitudes import BINS, EDGES, FULL, SQUARES_ERROR, Histogram, Magnitudes
 
 SIZES = (1, 7, 300, 2000)
 

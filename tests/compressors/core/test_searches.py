@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.core.searches import positions_of_largest
+from compressors.parts.searches import positions_of_largest
 
 SIZE = 2**16 + 321  # large enough for a guess
 RNG = np.random.default_rng(0)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from compressors.api import Segment
-from compressors.core.estimated import Rows
 from compressors.core.segments import Input
-from compressors.core.surveys import Survey
 from compressors.kernels.choice import backend_of
 from compressors.kernels.reference import Backend
+from compressors.parts.estimated import Rows
+from compressors.parts.surveys import Survey
 
 COMPILED, REFERENCE = backend_of(torch.device("cpu")), Backend()
 WORKERS, SIZES = 2, (40_000, 300, 1)

@@ -9,7 +9,7 @@ from compressors.adacomp import AdaComp
 from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
-from compressors.testing.cases import communicator_for
+from contract.cases import communicator_for
 
 SHAPES = ((8, 3, 5, 5), (30, 20), (30,), (700, 2), (1,))
 SIZES = [math.prod(shape) for shape in SHAPES]

@@ -9,7 +9,7 @@ from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.deft import DEFT
 from compressors.feedback import ErrorFeedback
-from compressors.testing.cases import communicator_for
+from contract.cases import communicator_for
 
 SHAPES = ((30, 20), (30,), (7, 3, 3, 3), (5,), (100, 2))
 SIZES = [math.prod(shape) for shape in SHAPES]

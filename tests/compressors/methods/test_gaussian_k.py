@@ -11,7 +11,7 @@ from methods import reduce_once, segment
 from compressors.api import Input, Step
 from compressors.build import build_reducer
 from compressors.gaussian_k import GaussianK
-from compressors.testing.cases import communicator_for
+from contract.cases import communicator_for
 
 SIZE, WORKERS = 30_000, 2
 

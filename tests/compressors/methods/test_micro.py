@@ -10,7 +10,7 @@ from methods import reduce_once
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.micro import MiCRO
-from compressors.testing.cases import communicator_for
+from contract.cases import communicator_for
 
 SIZE, WORKERS = 1003, 4
 

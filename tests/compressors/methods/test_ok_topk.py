@@ -9,9 +9,9 @@ from methods import segment
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compressors.api import Segment, Step, inputs_of
-from compressors.core.entries import moves_of
 from compressors.feedback import ErrorFeedback
 from compressors.ok_topk import OkTopk
+from compressors.parts.entries import moves_of
 from trainers.comm.communicator import Communicator
 
 

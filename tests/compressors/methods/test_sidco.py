@@ -11,7 +11,7 @@ from scipy.special import gammainccinv
 
 from compressors.build import build_reducer
 from compressors.sidco import DISTRIBUTIONS, SIDCo, upper_gamma_inverse
-from compressors.testing.cases import communicator_for
+from contract.cases import communicator_for
 
 SIZE, WORKERS = 40_000, 2
 

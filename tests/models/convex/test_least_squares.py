@@ -16,7 +16,7 @@ from data.convex.libsvm import libsvm
 from data.convex.rows import RowsDataset
 from models.convex.least_squares import least_squares
 from models.convex.logistic_l2 import logistic_l2
-from trainers.records.identity import identify
+from trainers.identity.identity import identify
 
 SIZES = {"rows": 60, "features": 7, "condition": 10.0, "noise": 0.5, "draw_seed": 1}
 

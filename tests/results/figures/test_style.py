@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from results.figures.style import COLOURS, FAMILIES, OTHER_HUES, colour, dash, line_styles, save
-from trainers.records.identity import Method
+from trainers.identity.identity import Method
 
 
 def test_a_family_shares_a_hue_and_its_methods_differ_in_dash_and_shade() -> None:

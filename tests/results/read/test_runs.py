@@ -7,7 +7,7 @@ from run_folders import write_run
 
 from results.read.folders import compared_across, finished_runs, read_runs
 from results.read.matching import by_key, by_method, by_setting, latest, warnings
-from trainers.records.identity import Origin, identify
+from trainers.identity.identity import Origin, identify
 
 
 def record(step: int, **metrics: float) -> dict[str, float]:

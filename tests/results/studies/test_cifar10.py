@@ -16,7 +16,7 @@ from results.studies.cifar10.density import in_epoch
 from results.studies.cifar10.figures import FIGURES, figures
 from results.studies.cifar10.page import page
 from results.studies.cifar10.places import SECTIONS, by_section, label_of, missing, section_of
-from trainers.records import files as run_files
+from trainers.files import files as run_files
 
 main = command_of_results("study", "cifar10")
 EF21 = {"_target_": "compressors.feedback.EF21", "_partial_": True}

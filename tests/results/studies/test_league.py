@@ -19,7 +19,7 @@ from results.studies.league.methods import method_names
 from results.studies.league.page import reason_for_no_run
 from results.studies.league.tasks import SEEDS, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
-from trainers.records import files as run_files
+from trainers.files import files as run_files
 
 main = command_of_results("study", "league")
 

@@ -8,7 +8,7 @@ import pytest
 from configs import resolved
 from knobs_here import answer_here, entry_of
 
-from compressors.core.bins import LONGEST
+from compressors.parts.bins import LONGEST
 from results.compare import knobs
 from results.compare.knobs import Knob, UnreachableError
 from results.studies.league import cells

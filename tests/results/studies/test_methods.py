@@ -18,7 +18,7 @@ from results.studies.methods.page import page
 from results.studies.methods.tasks import TASKS
 from results.studies.methods.tuning import chosen
 from trainers.config.checks import check
-from trainers.records import files as run_files
+from trainers.files import files as run_files
 
 main = command_of_results("study", "methods")
 METHODS = sorted(path.stem for path in (ROOT / "conf/compressor").glob("*.yaml"))

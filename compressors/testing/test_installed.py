@@ -1,9 +1,0 @@
-"""Contract tests for the methods in the conf folders of installed packages."""
-
-from compressors.testing.cases import cases_in
-from compressors.testing.contract import Contract
-from trainers.config.installed import config_folders
-
-
-class TestInstalled(Contract):
-    cases = tuple(case for folder in config_folders() for case in cases_in(folder.path))

@@ -1,0 +1,46 @@
+"""Command that uploads the offline parts of Weights & Biases runs."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainers.files.files import read_wandb_id
+
+WANDB_ID = Path("wandb", "run-id.txt")  # in a run folder: the id of its W&B run, for all its parts
+
+
+def sync_command(folders: Sequence[Path]) -> str | None:
+    """One command that uploads all offline parts of these run folders; None if there are none.
+
+    W&B orders the parts of one run itself. If the parent folders have no other parts, the command uses a
+    shell pattern.
+    """
+    parts = {part for folder in folders for part in offline_parts(folder)}
+    if not parts:
+        return None
+    words = sorted(map(_quoted, parts))
+    if len(parts) > 2:
+        for levels in (1, 0):
+            above = {folder.parents[levels] for folder in folders}
+            pattern = "*/" * (levels + 1) + "wandb/offline-run-*"
+            if {part for folder in above for part in folder.glob(pattern)} == parts:
+                words = sorted(f"{_quoted(folder)}/{pattern}" for folder in above)
+                break
+    return " ".join(["wandb sync", *words])
+
+
+def offline_parts(folder: Path) -> list[Path]:
+    """The offline W&B folders of a run folder that are not yet uploaded, in their order."""
+    name = read_wandb_id(folder / WANDB_ID)
+    return sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
+
+
+def unfinished_part(folder: Path) -> str | None:
+    """The last online W&B folder of a run, quoted; it has all records, also those not yet uploaded."""
+    name = read_wandb_id(folder / WANDB_ID)
+    parts = sorted((folder / "wandb").glob(f"run-*-{name}")) if name else []
+    return _quoted(parts[-1]) if parts else None
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))

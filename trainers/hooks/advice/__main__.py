@@ -1,0 +1,57 @@
+"""Program that measures the costs of a config's steps; its argument and its output are JSON objects.
+
+``python -m results breakeven`` runs it.
+"""
+
+import json
+import math
+import sys
+
+import torch
+
+from trainers.comm.communicator import Communicator
+from trainers.config.composition import compose
+from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.hooks.advice.compute import compute_seconds
+from trainers.hooks.advice.costs import Settings, measure_costs
+from trainers.hooks.advice.gloo import gloo_bits_per_second
+from trainers.launch.device import choose_device
+from trainers.launch.memory import keep_freed_memory
+from trainers.run.build import build_training
+
+
+def main(argument: str) -> None:
+    """Print the measured costs for ``argument``, a JSON object.
+
+    Its fields are ``overrides`` of the config, ``settings`` for ``Settings``, and ``compute_seconds``, which
+    is measured if it is null. Raises ``ConfigError`` for settings that cannot be measured.
+    """
+    request = json.loads(argument)
+    config = compose(request["overrides"])
+    keep_freed_memory()
+    torch.set_num_threads(config["threads"])
+    with refusing():
+        device = choose_device(config["device"], 1, 0)
+        settings = Settings(**request["settings"])
+        trainer = build_training(config, Communicator(1, device=device), device)
+        given = request["compute_seconds"]
+        measured = compute_seconds(trainer, settings.steps) if given is None else given
+        costs = measure_costs(trainer.layout, settings)
+    rate = gloo_bits_per_second() if device.type == "cpu" else math.inf
+    answer = {
+        "compute_seconds": measured,
+        "costs": costs,
+        "parameters": trainer.layout.num_parameters,
+        "backend_bits_per_second": None if math.isinf(rate) else rate,
+        "device": str(device),
+        "batch_size": trainer.settings.batch_size,
+        "methods": str(settings),
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except ConfigError as error:
+        sys.exit(f"error: {one_line(error)}")

@@ -1,0 +1,85 @@
+"""Compression of a DistributedDataParallel model, in one call."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.api import Codec, Reduced, Reducer
+from compressors.build import build_reducer
+from compressors.core.density import Constant
+from compressors.named import feedback as feedback_named
+from compressors.named import method, usual_feedback
+from trainers.hooks.buckets import reduced_parameters
+from trainers.hooks.ddp import CompressionState, compression_hook
+from trainers.hooks.preparation import Scaler
+from trainers.hooks.script_log import warn_without_loops
+
+
+def compress(
+    ddp_model: DistributedDataParallel,
+    compressor: str | Codec | Reducer,
+    *,
+    feedback: str | Callable[[Reducer], Reducer] | None = None,
+    seed: int = 0,
+    learning_rate: float | None = None,
+    scaler: Scaler | None = None,
+    clip_norm: float | None = None,
+    inspect: Callable[[Reduced], None] | None = None,
+    **settings: Any,
+) -> CompressionState:
+    """Register a hook that compresses the gradients of ``ddp_model``; returns the hook's state.
+
+    ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
+    name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
+    parameter is compressed separately. The density of a threshold (``hard_threshold``) sets lambda by the
+    paper's rule; the density that is sent follows from the gradients, and can be far from it: after 100
+    steps, a line says so if it is more than 3 times as much. The other arguments are those of
+    ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
+    """
+    kind = type(ddp_model)
+    if not issubclass(kind, DistributedDataParallel):
+        raise ValueError(
+            f"compress needs a DistributedDataParallel model, got {kind.__name__}: " + _advice(ddp_model)
+        )
+    if ddp_model._comm_hooks:
+        hook, _ = ddp_model._comm_hooks[0]
+        raise ValueError(
+            "compress needs a DistributedDataParallel model without a communication hook, got one with "
+            f"{getattr(hook, '__qualname__', hook)}: a wrapper takes one hook, once"
+        )
+    module = ddp_model.module
+    size = sum(p.numel() for p in reduced_parameters(module).values() if p.requires_grad)
+    if isinstance(compressor, str):
+        chosen = method(compressor, **settings)
+    elif settings:
+        raise ValueError(
+            f"{min(settings)} has no effect: {type(compressor).__name__} has its settings already"
+        )
+    else:
+        chosen = compressor
+    if feedback is None:
+        feedback = usual_feedback(chosen)
+    around = feedback_named(feedback) if isinstance(feedback, str) else feedback
+    state = CompressionState(
+        build_reducer(chosen, size, around),
+        module,
+        process_group=ddp_model.process_group,
+        seed=seed,
+        learning_rate=learning_rate,
+        inspect=inspect,
+        scaler=scaler,
+        clip_norm=clip_norm,
+        finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
+    )
+    if isinstance(getattr(chosen, "schedule", Constant()), Constant):
+        state.density = getattr(chosen, "density", None)
+    if state.connect().rank == 0:
+        warn_without_loops(state.layout.device)
+    ddp_model.register_comm_hook(state, compression_hook)
+    return state
+
+
+def _advice(model: object) -> str:
+    is_compiled = isinstance(getattr(model, "_orig_mod", None), DistributedDataParallel)
+    return "compress it before torch.compile" if is_compiled else "wrap it first"

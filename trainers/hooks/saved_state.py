@@ -1,0 +1,186 @@
+"""State of the hook as named tensors: to save, to load, and to load on another number of workers."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from numbers import Real
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from compressors.api import Reducer, State, Wrapper
+from trainers.checkpoint.shares import blend, shares
+from trainers.checkpoint.tree import walk
+from trainers.comm.communicator import Communicator
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
+
+Tensors = dict[str, Tensor]
+
+
+class HookState(Protocol):
+    """The parts of ``ddp_hook.CompressionState`` that are saved, or that a saved state must fit."""
+
+    step: int
+    skipped: int
+    learning_rate: float
+    epoch: float
+    seed: int
+    reducer: Reducer
+    state: State
+
+    @property
+    def parameters(self) -> Mapping[str, nn.Parameter]: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def communicator(self) -> Communicator: ...
+
+
+@torch.no_grad()
+def save(state: HookState) -> Tensors:
+    """A copy of everything that a training needs to go on, as tensors alone.
+
+    Tensors of this worker have names that no other worker has; all others are equal on all workers.
+    """
+    own = state.communicator.rank
+    return {
+        **_facts(state),
+        **{name: tensor.clone() for name, tensor in walk(state.state, "shared", shared=True)},
+        **{f"worker/{own}/{name}": rows[0].clone() for name, rows in _per_worker(state)},
+    }
+
+
+@torch.no_grad()
+def empty(state: HookState, num_workers: int) -> Tensors:
+    """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
+    rank, size = state.communicator.rank, state.communicator.size
+    needed = [worker for worker, _ in shares(rank, size, num_workers)]
+    return {
+        **_facts(state),
+        **{name: torch.zeros_like(tensor) for name, tensor in walk(state.state, "shared", shared=True)},
+        **{
+            f"worker/{worker}/{name}": torch.zeros_like(rows[0])
+            for worker in needed
+            for name, rows in _per_worker(state)
+        },
+    }
+
+
+@torch.no_grad()
+def load(state: HookState, saved: Mapping[str, Tensor]) -> None:
+    """Continue from ``saved``, the tensors of this worker or of several workers.
+
+    Parameters that were frozen when it was saved keep the state that they have here. If parameters were
+    frozen or thawed since, the ledger's sums begin anew, because densities refer to another D. With another
+    number of workers, ``saved`` must have the tensors of all old workers whose parts this worker takes over
+    (``trainers/checkpoint/shares.py``). Raises ``ValueError``, one line, before any change.
+    """
+    facts = _facts(state)
+    missing = sorted(facts.keys() - saved.keys())
+    if missing:
+        raise ValueError(f"the state of compression must have {missing[0]}")
+    seed, num_workers = int(saved["seed"]), int(saved["num_workers"])
+    if seed != state.seed:
+        raise ValueError(f"CompressionState.seed must be {seed}, as in the saved state, got {state.seed}")
+    if not torch.equal(facts["feedback"], saved["feedback"].to(facts["feedback"].device)):
+        raise ValueError(
+            f"the state of compression was saved with another feedback than {_feedback(state.reducer)}"
+        )
+    layers, here = (set(each["layers"].tolist()) for each in (saved, facts))
+    if not layers <= set(map(_number_of, state.parameters)):
+        raise ValueError("the state of compression must have parameters of this model alone, got others")
+    thawed = [f"/{name}/" for name in state.layout.names if _number_of(name) not in layers]
+    rank, size = state.communicator.rank, state.communicator.size
+    parts = list(shares(rank, size, num_workers))
+    found = {}
+    for name, rows in _per_worker(state):
+        if _is_of(name, thawed):
+            continue
+        if name.startswith("ledger/") and layers != here:
+            found[name] = torch.zeros_like(rows[0])
+            continue
+        names = {worker: f"worker/{worker}/{name}" for worker, _ in parts}
+        old = {worker: _like(rows[0], saved, names[worker]) for worker, _ in parts}
+        found[name] = blend(parts, old) if num_workers != size else old[rank]
+    for name, tensor in found.items():
+        if name.startswith("state/") and not tensor.isfinite().all():  # counts may be infinite: undefined
+            raise ValueError(f"the state of compression must be finite, got nan or inf in {name}")
+    shared = [(n, t) for n, t in walk(state.state, "shared", shared=True) if not _is_of(n, thawed)]
+    alike = {name: _like(tensor, saved, name) for name, tensor in shared}
+    for name, rows in _per_worker(state):
+        if name in found:
+            rows[0] = found[name].to(rows.device)
+    for name, tensor in shared:
+        tensor.copy_(alike[name])
+    state.step, state.ledger.steps = int(saved["step"]), int(saved["ledger_steps"]) * (layers == here)
+    state.skipped = int(saved["skipped"])
+    state.learning_rate, state.epoch = float(saved["learning_rate"]), float(saved["epoch"])
+
+
+def _facts(state: HookState) -> Tensors:
+    return {
+        "step": torch.tensor(state.step),
+        "skipped": torch.tensor(state.skipped),
+        "ledger_steps": torch.tensor(state.ledger.steps),
+        "seed": torch.tensor(state.seed),
+        "num_workers": torch.tensor(state.communicator.size),
+        "learning_rate": torch.tensor(state.learning_rate, dtype=torch.float64),
+        "epoch": torch.tensor(state.epoch, dtype=torch.float64),
+        "feedback": torch.tensor(_number_of(_feedback(state.reducer))),
+        "layers": torch.tensor(list(map(_number_of, state.layout.names))),
+    }
+
+
+def _feedback(reducer: Reducer) -> str:
+    """The wrappers with their settings, on which the unit and the meaning of a residual depend."""
+    wrappers = [layer for layer in reducer.layers() if isinstance(layer, Wrapper)]
+    return " around ".join(map(_without_inner, wrappers)) or "none"
+
+
+def _without_inner(wrapper: Wrapper) -> str:
+    names: list[str] = [field.name for field in fields(wrapper)] if is_dataclass(wrapper) else []
+    settings = ", ".join(f"{name}={_plain(getattr(wrapper, name))}" for name in names if name != "inner")
+    return f"{type(wrapper).__name__}({settings})"
+
+
+def _plain(value: object) -> str:
+    """A setting as text that is the same in every process and for equal numbers."""
+    if isinstance(value, (bool, str, type(None))):
+        return repr(value)
+    if isinstance(value, Real):
+        return repr(float(value))
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _number_of(text: str) -> int:
+    """A number in place of a text, because a saved state has tensors of fixed sizes alone."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def _is_of(name: str, parts: list[str]) -> bool:
+    """Whether a tensor's name has one of these parts, each between two slashes."""
+    return any(part in f"{name}/" for part in parts)
+
+
+def _per_worker(state: HookState) -> Iterator[tuple[str, Tensor]]:
+    """The live tensors [1, ...] of this worker."""
+    yield from walk(state.state, "state")
+    for name, rows in state.ledger.totals().items():
+        yield f"ledger/{name}", rows
+
+
+def _like(live: Tensor, saved: Mapping[str, Tensor], name: str) -> Tensor:
+    found = saved.get(name)
+    here = _described(live)
+    if found is None or _described(found) != here:
+        got = "none" if found is None else _described(found)
+        raise ValueError(f"the state of compression must have {name} of {here}, got {got}")
+    return found
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

@@ -1,0 +1,1 @@
+"""The identity of a run: the settings that can change its result."""

@@ -1,0 +1,1 @@
+"""The network model: predicted times of steps, rates, costs and break-even."""

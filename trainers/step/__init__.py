@@ -1,0 +1,1 @@
+"""A training step: gradients, reduction, update, and what the ledger counts."""

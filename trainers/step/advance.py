@@ -1,0 +1,115 @@
+"""One step of a training: batches, gradients, reduction, update."""
+
+import time
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor
+
+from data.protocols import Loader, reads_files
+from trainers.checkpoint.state import TrainingState
+from trainers.comm.communicator import Communicator
+from trainers.step.explicit import StepTimes
+from trainers.step.gradients import NonFiniteGradientError
+from trainers.step.reading import agree
+
+SKIPPED_IN_A_ROW = 10  # skipped steps in sequence that end a run
+
+
+class Outcome(NamedTuple):
+    """Results of a step; times in seconds."""
+
+    losses: Tensor | None  # [W], if requested
+    step_seconds: float
+    update_seconds: float
+    parts: StepTimes
+
+    def times(self) -> dict[str, float]:
+        """Times of the step and its parts, for the records."""
+        return {
+            "time/step_seconds": self.step_seconds,
+            "time/gradient_seconds": self.parts.gradient_seconds,
+            "time/reduce_seconds": self.parts.reduce_seconds,
+            "time/communication_seconds": self.parts.communication_seconds,
+            "time/update_seconds": self.update_seconds,
+        }
+
+
+class Reduced(NamedTuple):
+    """A step before its update: the mean of the gradients is in ``.grad``."""
+
+    losses: Tensor | None  # [W], if requested
+    times: StepTimes
+    epoch: float  # fractional, before the step
+    began: float  # clock times
+    ended: float
+
+
+class Advance:
+    """Takes steps of the training ``state``. Reducers get the learning rate of the first parameter group."""
+
+    def __init__(self, state: TrainingState, loader: Loader, communicator: Communicator) -> None:
+        self.state = state
+        self.loader = loader
+        self._may_fail = reads_files(loader)  # computed once, because a Protocol check takes microseconds
+        self.communicator = communicator
+        self.base_rates: list[float] = [group["lr"] for group in state.optimizer.param_groups]
+
+    def __call__(self, factor: float, *, measure: bool) -> Outcome:
+        """One step at ``factor`` times the base rates; ``measure`` requests the losses.
+
+        Raises ``NonFiniteGradientError`` and ``UnreadableDataError``; the weights are then unchanged.
+        """
+        return self.update(self.reduce_gradients(factor, measure=measure))
+
+    def reduce_gradients(self, factor: float, *, measure: bool) -> Reduced:
+        """Read the next batches; leave the mean of the workers' compressed gradients in ``.grad``.
+
+        Gradients and reduction are one call, because under ``trainer.overlap`` the reduction begins before
+        the backward pass ends. Raises the errors of ``__call__``.
+        """
+        began = time.perf_counter()
+        state, step = self.state, self.state.step
+        for group, rate in zip(state.optimizer.param_groups, self.base_rates, strict=True):
+            group["lr"] = rate * factor
+        read = partial(self.loader.batches, step)
+        batches = agree(self.communicator, read) if self._may_fail else read()
+        rate = self.base_rates[0] * factor
+        epoch = step * self.loader.epochs_per_step
+        losses, times = state.gradient_step.run(batches, step, rate, measure=measure, epoch=epoch)
+        return Reduced(losses, times, epoch, began, time.perf_counter())
+
+    def update(self, reduced: Reduced) -> Outcome:
+        """Update the weights by the mean from ``reduce_gradients``, and then their running average."""
+        state = self.state
+        state.optimizer.step()
+        if state.average is not None:
+            state.average.update(state.model, reduced.epoch)
+        ended = time.perf_counter()
+        state.skipped_in_a_row = 0
+        self._count()
+        return Outcome(reduced.losses, ended - reduced.began, ended - reduced.ended, reduced.times)
+
+    def skip(self, error: NonFiniteGradientError, nonfinite: str) -> None:
+        """Count a step without an update. Raises ``error`` unless ``nonfinite`` is "skip".
+
+        Also raises after ``SKIPPED_IN_A_ROW`` skipped steps in sequence.
+        """
+        if nonfinite == "stop":
+            raise error
+        state = self.state
+        state.skipped += 1
+        state.skipped_in_a_row += 1
+        if state.skipped_in_a_row == SKIPPED_IN_A_ROW:
+            raise NonFiniteGradientError(f"{SKIPPED_IN_A_ROW} steps in a row are skipped; {error}")
+        state.ledger.clear_step()
+        self._count()
+
+    def _count(self) -> None:
+        self.state.step += 1
+        self.state.epoch = self.state.step * self.loader.epochs_per_step
+
+    def mean_loss(self, outcome: Outcome) -> float:
+        """The mean loss over all workers of a step with requested losses."""
+        assert outcome.losses is not None
+        return self.communicator.collect(outcome.losses.double()).mean().item()

@@ -1,0 +1,125 @@
+"""The gradient part of a training step: compute, compress, communicate, write the mean to ``.grad``."""
+
+import time
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from compressors.api import Reducer, State, Step, inputs_of
+from data.protocols import Batches, Carry
+from trainers.comm.communicator import Communicator
+from trainers.step.gradients import GradientSource, encode_fault, raise_together
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
+
+
+class StepTimes(NamedTuple):
+    """Seconds of the parts of a gradient step."""
+
+    gradient_seconds: float
+    reduce_seconds: float
+    communication_seconds: float  # part of reduce_seconds in collectives
+    compression_seconds: float | None  # of one worker; None if it cannot be measured
+    num_buckets: int  # parts in which the gradient is reduced, one after the other
+
+
+class Reduction(NamedTuple):
+    """Results of a gradient step, beside the mean in every ``.grad``."""
+
+    losses: Tensor | None  # [W], if requested
+    times: StepTimes
+
+
+class GradientStep(Protocol):
+    """Writes the mean of C(p) to every ``.grad``, and records the step in the ledger."""
+
+    reducer: Reducer
+    state: State  # the reducer's state; tensors are [W, ...]
+
+    @property
+    def carries(self) -> list[list[Carry]]:
+        """State of each local worker's loss between batches, per micro-batch."""
+
+    def run(
+        self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+    ) -> Reduction:
+        """Compute and reduce the local workers' gradients.
+
+        ``epoch`` is the fractional epoch before the step. ``measure`` requests the losses. Raises
+        ``NonFiniteGradientError`` on all processes if a worker's gradient is not finite.
+        """
+
+
+class ExplicitStep:
+    """All gradients first, then one reduction; for any number of workers per process and any scope."""
+
+    def __init__(
+        self,
+        workers: GradientSource,
+        reducer: Reducer,
+        layout: Layout,
+        communicator: Communicator,
+        ledger: Ledger,
+        *,
+        seed: int,
+    ) -> None:
+        self.workers = workers
+        self.reducer = reducer
+        with torch.inference_mode():
+            self.state = reducer.init(workers.segments)
+        self.layout = layout
+        self.communicator = communicator
+        self.ledger = ledger
+        self.seed = seed
+
+    @property
+    def carries(self) -> list[list[Carry]]:
+        return self.workers.carries
+
+    def run(
+        self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+    ) -> Reduction:
+        started = self._now()
+        losses = self.workers.compute(batches, step, measure)
+        computed = self._now()
+        clock = self.communicator.clock
+        clock.restart(exact=self.layout.device.type == "cuda")
+        reducer_step = Step(self.seed, step, learning_rate, epoch)
+        with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
+            inputs = inputs_of(self.workers.segments)
+            reduced, self.state = self.reducer.reduce(inputs, self.state, reducer_step, self.communicator)
+            self.layout.write_gradients(reduced.mean)
+            self.ledger.record(reduced)
+        ended = self._now()
+        reduce_seconds, num_workers = ended - computed, len(self.communicator.local_workers)
+        own = clock.compression_seconds(reduce_seconds, ended, num_workers)
+        times = StepTimes(computed - started, reduce_seconds, clock.seconds, own, num_buckets=1)
+        if not self.workers.checks:
+            with clock.collective(0):
+                raise_together(self.communicator, self.layout, step, fault_of(self.ledger))
+        self.ledger.close_step()
+        return Reduction(losses, times)
+
+    def _now(self) -> float:
+        if self.layout.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def sees_faults(layout: Layout) -> bool:
+    """Whether the norms of p show all values that are not finite.
+
+    False for float64, because squares of finite entries can overflow, and on a GPU, because reading the norms
+    would wait for its kernels.
+    """
+    return (layout.device.type, layout.dtype) == ("cpu", torch.float32)
+
+
+def fault_of(ledger: Ledger) -> int:
+    """A positive number for a layer that is not finite in this step, or 0."""
+    found = ledger.fault()
+    if found is None:
+        return 0
+    row, layer = found
+    return encode_fault(ledger.communicator.local_workers[row], layer, ledger.layout)
