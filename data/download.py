@@ -114,8 +114,9 @@ def _download(url: str, arriving: Path, max_bytes: int) -> str:
                 raise OSError(f"it has more than {max_bytes} bytes")
             digest.update(block)
             file.write(block)
-        if answer.length:  # what is left of the announced length
-            raise OSError(f"{received} of {received + answer.length} bytes received")
+        announced = answer.headers["Content-Length"]  # None if the server does not announce it
+        if announced is not None and received < int(announced):
+            raise OSError(f"{received} of {announced} bytes received")
     return digest.hexdigest()
 
 
