@@ -49,8 +49,5 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def shown(value: object) -> str:
     """``repr(value)``, cut after 200 characters."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to convert an int of thousands of digits to text
-        text = "an integer of more digits than can be written"
+    text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

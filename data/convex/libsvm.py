@@ -3,7 +3,6 @@
 Chang and Lin, https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from data.checks import require_flag
 from data.convex.rows import RowsDataset
 from data.download import fetch
-from data.files import FileBoundError, not_downloaded, open_bounded, path_of
+from data.files import not_downloaded, opened, path_of, reading
 
 HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 SHAPES = {  # (rows, features) of known files; a file of the same name must have this shape
@@ -27,7 +26,6 @@ SHAPES = {  # (rows, features) of known files; a file of the same name must have
 }
 SUFFIXES = ("", ".bz2", ".gz")
 _MOST_BYTES = 2**34  # of a downloaded file; LIBSVM publishes no checksums
-_LONGEST_LINE = 2**24  # bytes of a row
 # A file with more features than this, and more features than non-zero entries, probably has a wrong index.
 # It is refused, because all vectors and all workers' gradients would have this length.
 _MOST_FEATURES = 2**22
@@ -87,30 +85,23 @@ def read(path: Path) -> tuple[Any, np.ndarray]:
     """Features, a scipy CSR matrix [m, D] float64, and labels [m] float64, as in the file.
 
     Raises ``ValueError`` with the number of the first line that is not in LIBSVM's format, for more than
-    4,194,304 features unless there are as many entries, and like ``data.files.open_bounded``.
+    4,194,304 features unless there are as many entries, and like ``data.files.reading``.
     """
     from sklearn.datasets import load_svmlight_file
 
-    if path.suffix in SUFFIXES[1:]:  # refuse a file that unpacks beyond the bounds before parsing it
-        with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
-            while file.read(2**20):
-                pass
-    try:
-        with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
-            features, labels = load_svmlight_file(file, dtype=np.float64)
-    except FileBoundError:
-        raise
-    except (ValueError, OverflowError) as error:
-        where = _first_bad_line(path)
-        raise ValueError(f"{path} is not a LIBSVM file: {where or error}") from error
-    most = max(_MOST_FEATURES, features.nnz)
-    if features.shape[1] > most:
-        where = _first_bad_line(path, most)
-        raise ValueError(f"{path} must have at most {most} features, got {features.shape[1]}: {where}")
+    with reading(path):
+        try:
+            features, labels = load_svmlight_file(str(path), dtype=np.float64)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{path} is not a LIBSVM file: {_first_bad_line(path) or error}") from error
     if features.nnz == 0:
         raise ValueError(f"{path} is not a LIBSVM file: it has no {'features' if len(labels) else 'rows'}")
     if not (np.isfinite(features.data).all() and np.isfinite(labels).all()):
-        raise ValueError(f"{path} holds a value that is not finite: {_first_bad_line(path)}")
+        raise ValueError(f"{path} is not a LIBSVM file: {_first_bad_line(path)}")
+    if features.shape[1] > max(_MOST_FEATURES, features.nnz):
+        raise ValueError(
+            f"{path} has {features.shape[1]} features and {features.nnz} entries: an index is too large"
+        )
     return features, labels
 
 
@@ -136,48 +127,29 @@ def _two_values(path: Path, labels: np.ndarray) -> tuple[float, float]:
     return float(values[0]), float(values[1])
 
 
-def _first_bad_line(path: Path, largest_index: int = 2**31 - 1) -> str | None:
-    """Number and fault of the first line that scikit-learn's reader refuses.
-
-    The file is read a second time after an error, because scikit-learn's errors do not name the line.
-    """
-    with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+def _first_bad_line(path: Path) -> str | None:
+    """The first line that scikit-learn's reader refuses; its errors do not name the line."""
+    with opened(path) as file:
         for number, line in enumerate(file, 1):
-            problem = _problem(line, largest_index)
-            if problem:
-                return f"line {number}: {problem}"
+            if not _is_row(line.split(b"#")[0].split()):
+                rule = "must be LABEL INDEX:VALUE ... with ascending indices and finite numbers"
+                return f"line {number} {rule}, got {_shown(line)}"
     return None
 
 
-def _problem(line: bytes, largest_index: int) -> str | None:
-    label, *pairs = line.split(b"#")[0].split() or [b"0"]
-    if not _is_finite(label):
-        return f"label {_shown(label)} is not a finite number"
-    before = -1
-    for pair in pairs:
-        index, colon, value = pair.partition(b":")
-        if not colon:
-            return f"{_shown(pair)} is not index:value"
-        if not index.isdigit():
-            if index == b"qid":
-                continue
-            return f"index {_shown(index)} is not a whole number"
-        if len(index.lstrip(b"0")) > 10 or int(index) > largest_index:
-            return f"index {_shown(index)} is too large"
-        if int(index) <= before:
-            return f"index {int(index)} follows {before}; they must ascend"
-        before = int(index)
-        if not _is_finite(value):
-            return f"value {_shown(value)} of feature {before} is not a finite number"
-    return None
-
-
-def _is_finite(text: bytes) -> bool:
+def _is_row(words: list[bytes]) -> bool:
+    pairs = [pair.split(b":") for pair in words[1:] if not pair.startswith(b"qid:")]
     try:
-        return math.isfinite(float(text))
+        indices = [int(index) for index, _ in pairs]
+        values = [float(value) for value in (*words[:1], *(value for _, value in pairs))]
     except ValueError:
         return False
+    return (
+        indices == sorted({*indices})
+        and all(0 <= i < 2**31 for i in indices)
+        and bool(np.isfinite(values).all())
+    )
 
 
-def _shown(text: bytes) -> str:
-    return repr(text[:20].decode("ascii", "backslashreplace"))
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode("ascii", "backslashreplace").rstrip())

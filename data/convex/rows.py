@@ -1,5 +1,6 @@
 """Rows with labels or targets, and their loader, for models with analytic gradients."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -10,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.checks import require_memory
 from data.partition import check_partition, split
 from data.sampler import ShardSampler
 
 DENSE = 0.2  # fraction of non-zero entries above which dense products are faster
-_MOST_DENSE_BYTES = 2**34  # of rows stored densely
 _DRAWS_AT_ONCE = 2**12  # random row numbers drawn at once per worker; one generator per step would be slow
 
 
@@ -116,19 +117,11 @@ class RowsDataset:
         signs = -self.labels.numpy()[:, None]
         if self.device.type == "cpu" and self._share_not_zero < DENSE:
             return self.features.multiply(signs).tocsr()
-        self._require_room(len(self.labels))
+        require_memory("data.name", self.name, 8 * math.prod(self.features.shape))
         dense = self.features.toarray() * signs
         if self.device.type == "cpu":
             return dense
         return torch.from_numpy(dense).to(self.device, non_blocking=True)
-
-    def _require_room(self, rows: int) -> None:
-        num_bytes = 8 * rows * self.features.shape[1]
-        if num_bytes > _MOST_DENSE_BYTES:
-            raise ValueError(
-                f"{self.name}: {rows} rows of {self.features.shape[1]} features as a dense matrix must take "
-                f"at most {_MOST_DENSE_BYTES} bytes, got {num_bytes}"
-            )
 
     @cached_property
     def _is_read_in_place(self) -> bool:
@@ -162,11 +155,12 @@ class RowsDataset:
         """Batches of the workers in ``local_workers``: ``batch_size`` rows each, or the whole shard if None.
 
         Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
-        worker's shard, also a shard of another process; also if a step's rows take more than 16 GiB.
+        worker's shard, also a shard of another process; also if a step's rows do not fit into the memory.
         """
         shards = split(self.labels.long(), workers, self.partition, generator_of("partition"), self.alpha)
         if batch_size is not None:
-            self._require_room(len(local_workers) * batch_size)
+            num_bytes = 8 * len(local_workers) * batch_size * self.features.shape[1]  # dense rows of a step
+            require_memory("trainer.batch_size", batch_size, num_bytes)
         if batch_size is not None and not self.replacement:
             samplers = [
                 ShardSampler(shard, batch_size, partial(generator_of, "order", worker), f"worker {worker}")

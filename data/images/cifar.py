@@ -12,10 +12,9 @@ import torch
 from data.checks import require_flag
 from data.classification import ClassificationDataset, Split, require_labels
 from data.download import fetch, take_from_tar
-from data.files import not_downloaded, path_of, require_file
+from data.files import not_downloaded, opened, path_of
 from data.images.augment import Augmentation
 
-_MOST_BYTES = 2**28  # bytes of a file; the largest has 154 million
 _HOME = "https://www.cs.toronto.edu/~kriz"
 
 
@@ -113,12 +112,12 @@ def read_cifar(path: Path, label_bytes: int) -> Split:
     ``ValueError`` for a file that does not consist of such records, and for labels out of range.
     """
     record = label_bytes + 3 * 32 * 32
-    size = require_file(path, _MOST_BYTES)
-    if size == 0 or size % record:
-        raise ValueError(
-            f"{path} is not a CIFAR file: its size must be a multiple of {record} bytes, got {size}"
-        )
-    table = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8).view(-1, record)
+    with opened(path) as file:
+        content = bytearray(file.read())
+    if not content or len(content) % record:
+        rule = f"its size must be a multiple of {record} bytes"
+        raise ValueError(f"{path} is not a CIFAR file: {rule}, got {len(content)}")
+    table = torch.frombuffer(content, dtype=torch.uint8).view(-1, record)
     for column, num_classes in enumerate((20, 100) if label_bytes == 2 else (10,)):
         require_labels(path, table[:, column], num_classes)
     return Split(table[:, label_bytes:].reshape(-1, 3, 32, 32), table[:, label_bytes - 1].long())

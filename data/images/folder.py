@@ -19,9 +19,8 @@ from data.images.tree import ImageTree, read_tree
 from data.partition import check_partition, check_passes
 
 MEASURED = 10_000  # images from which mean and std are computed
-MOST_PIXELS_UNRESIZED = 2**22  # a model's first layer may have this many inputs
 CHUNK = 500  # images in memory at once
-CHUNK_BYTES = 2**28  # bytes of images in memory at once; limits the number of large images
+CHUNK_BYTES = 2**28  # bytes of images in memory at once
 SMALLEST_STD = 1e-6  # pixel values are in [0, 1], in steps of 1 / 255
 LARGEST_SIDE = 4096  # pixels, of a data.image_size
 MOST_DECODERS = 1024  # threads
@@ -136,11 +135,6 @@ def _reader(
     if image_size is not None:
         return ImageReader(channels=channels, size=image_size, height=image_size, width=image_size)
     first = headers[0]
-    if first.height * first.width > MOST_PIXELS_UNRESIZED:
-        raise ValueError(
-            f"data.image_size must be given for images of more than {MOST_PIXELS_UNRESIZED} pixels: "
-            f"{paths[0]} is {first.width}x{first.height}"
-        )
     for path, header in zip(paths, headers, strict=True):
         if header[1:] != first[1:]:
             raise ValueError(

@@ -7,16 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from data.checks import require_flag
 from data.classification import ClassificationDataset, Split, require_labels
 from data.download import fetch
-from data.files import not_downloaded, open_bounded, path_of
-
-_MOST_BYTES = 2**28  # bytes of a file or its pixels; the largest of these datasets has 47 million
+from data.files import not_downloaded, opened, path_of
 
 _MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror of the authors' site
 _MNIST_MD5 = {
@@ -108,22 +105,14 @@ def _require(name: str, folder: Path, stem: str) -> Path:
 
 
 def read_idx(path: Path) -> Tensor:
-    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for another format.
-
-    Unpacks only as many bytes as the header states, at most 256 MiB.
-    """
-    with open_bounded(path, _MOST_BYTES) as file:
-        magic = file.read(4).ljust(4, b"\0")
-        lengths = file.read(4 * magic[3])
-        shape = [int.from_bytes(lengths[i : i + 4], "big") for i in range(0, len(lengths), 4)]
-        size = math.prod(shape)
-        if magic[:3] != b"\0\0\x08" or len(lengths) != 4 * magic[3] or not 0 < size <= _MOST_BYTES:
-            raise ValueError(f"{path} is not an idx file of bytes: its header says {str(shape)[:80]}")
-        content = np.empty(size, dtype=np.uint8)
-        found = file.readinto(content.data)
-        if found != size or file.read(1):
-            more_or_less = f"{found}" if found < size else "more"
-            raise ValueError(
-                f"{path} is not an idx file of bytes: {size} must follow its header, got {more_or_less}"
-            )
-    return torch.from_numpy(content).view(shape)
+    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for another format."""
+    with opened(path) as file:
+        content = bytearray(file.read())
+    start = 4 + 4 * content[3] if len(content) > 3 else 4
+    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
+    if content[:3] != b"\0\0\x08" or not 0 < math.prod(shape) == len(content) - start:
+        raise ValueError(
+            f"{path} is not an idx file of bytes: its header says {str(shape)[:80]}, "
+            f"and it has {len(content)} bytes"
+        )
+    return torch.frombuffer(content, dtype=torch.uint8, offset=start).view(shape)

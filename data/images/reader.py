@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,15 +12,12 @@ import torch
 from torch import Tensor
 
 import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
-from data.files import require_file
 from data.images.resized_crop import crop_box
 
 GREY_MODES = ("1", "L", "LA")
 # The formats of the accepted file names, and GIF, which some collections store under these names. Pillow
 # reads forty more formats; for EPS it starts Ghostscript.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
-MOST_PIXELS = 2**26  # of a decoded image: the header of a small file can state billions of pixels
-MOST_BYTES = 2**28  # bytes of a file
 _AT_ONCE = 64  # images per task of a thread; for small images, a task costs as much time as reading an image
 
 
@@ -66,8 +62,7 @@ class ImageReader:
     def read(self, path: str, draws: Tensor | None = None) -> Tensor:
         """The image at ``path``; with ``draws`` [TRIES, 4] a random part of it, resized to ``size``.
 
-        Raises ``OSError`` for an image that cannot be read, has another shape, or is so narrow that the
-        resized image would have more than ``MOST_PIXELS``.
+        Raises ``OSError`` for an image that cannot be read or has another shape.
         """
         from torchvision.transforms import functional
 
@@ -83,11 +78,7 @@ class ImageReader:
             box = crop_box(draws, pixels.width, pixels.height)
             pixels = functional.resized_crop(pixels, *box, [self.size, self.size])
         else:
-            shorter = round(self.size * 8 / 7)
-            ratio = max(pixels.width, pixels.height) / min(pixels.width, pixels.height)
-            if shorter * shorter * ratio > MOST_PIXELS:
-                raise OSError(f"{path} is too narrow to be resized: {pixels.width}x{pixels.height} pixels")
-            pixels = functional.resize(pixels, shorter)
+            pixels = functional.resize(pixels, round(self.size * 8 / 7))
             pixels = functional.center_crop(pixels, [self.size, self.size])
         array = np.array(pixels).reshape(pixels.height, pixels.width, self.channels)
         return torch.from_numpy(array).permute(2, 0, 1)
@@ -115,12 +106,7 @@ def _open(path: str) -> Iterator[Any]:
     from PIL import Image
 
     try:
-        require_file(Path(path), MOST_BYTES)
         with Image.open(path, formats=FORMATS) as image:
-            if not 0 < image.width * image.height <= MOST_PIXELS:
-                raise OSError(
-                    f"it must have from 1 to {MOST_PIXELS} pixels, got {image.width}x{image.height}"
-                )
             if image.mode[0] in "IF":  # Pillow's conversion would clip them at 255
                 raise OSError(f"pixels of mode {image.mode}, where 8 bits per channel are expected")
             yield image

@@ -109,19 +109,10 @@ def _files(folder: Path, classes: tuple[str, ...]) -> ImageFiles:
 
 
 def _images(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """The images in a class's folder and its subfolders, in the order of torchvision's ImageFolder.
-
-    Links are followed. Raises ``ValueError`` for a folder that is reached twice, for example by a loop of
-    links.
-    """
-    seen: dict[tuple[int, int], str] = {}
+    """The images in a class's folder and its subfolders, in the order of torchvision's ImageFolder."""
     found = []
     for path, folders, files in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        place = Path(path).stat()
-        before = seen.setdefault((place.st_dev, place.st_ino), path)
-        if before != path:
-            raise ValueError(f"{path} must not be the same folder as {before}")
         found.append((path, [name for name in files if name[0] != "." and name.lower().endswith(suffixes)]))
     return [os.path.join(path, file) for path, files in sorted(found) for file in sorted(files)]  # noqa: PTH118
 

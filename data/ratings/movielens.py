@@ -5,16 +5,16 @@ two colons, ``ratings.csv`` commas and a header. Every rating counts as a positi
 """
 
 import os
+import re
 import warnings
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 
 from data.checks import require_flag
 from data.download import fetch, take_from_zip
-from data.files import LONGEST_LINE, MOST_BYTES, FileBoundError, not_downloaded, open_bounded, path_of
+from data.files import not_downloaded, opened, path_of, reading
 from data.ratings.dataset import RatingsDataset, check_settings, ratings_dataset
 from data.ratings.leave_last_out import Ratings
 
@@ -97,7 +97,7 @@ def read(path: Path, edition: Edition) -> Ratings:
     """The ratings in file order. Raises ``ValueError`` with the number of the first malformed line."""
     import pandas as pd
 
-    with _open(path) as file:
+    with opened(path) as file:
         first = file.readline().rstrip(b"\r\n").decode("ascii", "backslashreplace")
     if edition.header and first != edition.header:
         raise ValueError(f"{path} line 1: must be {edition.header}, got {first[:60]!r}")
@@ -106,10 +106,10 @@ def read(path: Path, edition: Edition) -> Ratings:
     columns = columns[: len(columns) - width + 1]
     kinds = {column: np.float32 if column in ("rating",) or "_" in column else np.int64 for column in columns}
     try:
-        with warnings.catch_warnings(), _open(path) as file:
+        with warnings.catch_warnings(), reading(path):
             warnings.simplefilter("error", pd.errors.ParserWarning)  # fields beyond the last column
             table = pd.read_csv(
-                file,
+                path,
                 sep=edition.separator[0],
                 names=columns,
                 dtype=kinds,
@@ -121,10 +121,6 @@ def read(path: Path, edition: Edition) -> Ratings:
                 encoding_errors="backslashreplace",
                 engine="c",
             )
-    except pd.errors.EmptyDataError as error:
-        raise ValueError(f"{path} has no ratings") from error
-    except FileBoundError:
-        raise
     except (ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise ValueError(f"{path} {_first_bad_line(path, edition) or error}") from error
     between = [column for column in columns if "_" in column]
@@ -133,45 +129,18 @@ def read(path: Path, edition: Edition) -> Ratings:
     sound = sound and all(bool((table[column] >= 0).all()) for column in ("user", "item", "timestamp"))
     if not sound:
         raise ValueError(f"{path} {_first_bad_line(path, edition) or 'is malformed'}")
-    if len(table) == 0:
-        raise ValueError(f"{path} has no ratings")
     return Ratings(*(table[column].to_numpy() for column in ("user", "item", "timestamp")))
 
 
-def _open(path: Path) -> BufferedReader:
-    return open_bounded(path, MOST_BYTES, LONGEST_LINE)
-
-
 def _first_bad_line(path: Path, edition: Edition) -> str | None:
-    """Number and fault of the first malformed line.
-
-    The file is read a second time after an error, because pandas does not name the line.
-    """
-    with _open(path) as file:
-        for number, line in enumerate(file, 1):
+    """The first malformed line; pandas does not name it."""
+    number, rating = r"\d{1,18}", r"(0\.[5-9]\d*|[1-4](\.\d*)?|5(\.0*)?)"
+    row = re.compile(edition.separator.join((number, number, rating, number)), re.ASCII)
+    rule = f"must be {edition.separator.join(FIELDS)}, whole numbers and a rating from 0.5 to 5"
+    with opened(path) as file:
+        for place, line in enumerate(file, 1):
             text = line.decode("ascii", "backslashreplace").rstrip("\r\n")
-            if not text.strip() or (number == 1 and edition.header):
-                continue
-            problem = _problem(text.split(edition.separator))
-            if problem:
-                return f"line {number}: {problem}"
+            is_header = place == 1 and bool(edition.header)
+            if text.strip() and not is_header and not row.fullmatch(text):
+                return f"line {place}: {rule}, got {text[:60]!r}"
     return None
-
-
-def _problem(fields: list[str]) -> str | None:
-    if len(fields) != len(FIELDS):
-        return f"must have {len(FIELDS)} fields, {', '.join(FIELDS)}, got {len(fields)}"
-    for name, text in zip(FIELDS, fields, strict=True):
-        if name == "rating":
-            if not _is_rating(text):
-                return f"rating must be a number from 0.5 to 5, got {text[:20]!r}"
-        elif not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
-            return f"{name} must be a whole number >= 0, got {text[:20]!r}"
-    return None
-
-
-def _is_rating(text: str) -> bool:
-    try:
-        return 0.5 <= float(text) <= 5
-    except ValueError:
-        return False

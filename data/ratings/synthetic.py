@@ -16,8 +16,6 @@ from data.ratings.dataset import RatingsDataset, check_settings, ratings_dataset
 from data.ratings.leave_last_out import Ratings
 
 _AT_ONCE = 2**24  # user-item pairs scored at once
-_MOST_SCORES = 2**34  # user-item pairs in all; scoring them takes some minutes
-_STRONGEST = 1e6  # far above it the noise, of size 1, no longer affects the draw
 
 
 def synthetic_ratings(
@@ -51,10 +49,6 @@ def synthetic_ratings(
     for name, strength in (("taste", taste), ("skew", skew)):
         if not (is_number(strength) and strength >= 0):
             raise ValueError(f"data.{name} must be a finite number >= 0, got {shown(strength)}")
-        if strength > _STRONGEST:
-            raise ValueError(f"data.{name} must be at most {_STRONGEST:g}, got {shown(strength)}")
-    if users * items > _MOST_SCORES:
-        raise ValueError(f"data.users x data.items must be at most {_MOST_SCORES}, got {users * items}")
     require_memory("data.users", users, 4 * (users + items) * rank + 32 * users * most)
     if fewest > most:
         raise ValueError(f"data.fewest must be at most data.most ({most}), got {fewest}")

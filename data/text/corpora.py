@@ -30,7 +30,6 @@ class Corpus(NamedTuple):
     train: list[str]
     validation: list[str]
     test: list[str]
-    source: str = ""  # the folder of its files
 
 
 def wikitext2(root: str, download: bool = False) -> Corpus:
@@ -38,8 +37,7 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
 
     2,088,628, 217,646 and 245,569 tokens, including an end token per line. Raises
     ``FileNotFoundError`` for a missing file ``root/wikitext-2/wiki.{train,valid,test}.tokens``,
-    ``ValueError`` for a file that is not UTF-8, has no words or is too large (``data.files``), and
-    ``OSError`` if a download fails.
+    ``ValueError`` for a file that is not UTF-8 or has no words, and ``OSError`` if a download fails.
     """
     require_flag("data.download", download)
     folder = path_of("data.root", root) / "wikitext-2"
@@ -51,7 +49,7 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
             take_from_zip(archive, {f"{folder.name}/{file.name}": file for file in files})
         finally:
             archive.unlink()
-    return _corpus("wikitext2", folder, files)
+    return _corpus("wikitext2", files)
 
 
 def penn_treebank(root: str, download: bool = False) -> Corpus:
@@ -67,7 +65,7 @@ def penn_treebank(root: str, download: bool = False) -> Corpus:
         if download and not file.is_file():
             md5 = _PENN_TREEBANK_MD5[file.name]
             fetch(f"{_PENN_TREEBANK_HOME}/{file.name}", file, md5, files=files)
-    return _corpus("penn_treebank", folder, files)
+    return _corpus("penn_treebank", files)
 
 
 def python_docs() -> Corpus:
@@ -108,9 +106,8 @@ def python_docs() -> Corpus:
     return Corpus("python_docs", splits["train"], splits["validation"], splits["test"])
 
 
-def _corpus(name: str, folder: Path, files: list[Path]) -> Corpus:
-    train, validation, test = (_read(name, file) for file in files)
-    return Corpus(name, train, validation, test, str(folder))
+def _corpus(name: str, files: list[Path]) -> Corpus:
+    return Corpus(name, *(_read(name, file) for file in files))
 
 
 def _read(name: str, path: Path) -> list[str]:

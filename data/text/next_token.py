@@ -167,10 +167,7 @@ def next_token_dataset(
     def words_of(line: str) -> list[str]:
         return tokenize(line.lower() if lowercase else line)
 
-    try:
-        vocabulary = Vocabulary.of(corpus.train, words_of, vocabulary_size)
-    except ValueError as error:
-        raise ValueError(f"{corpus.source or corpus.name}: {error}") from error
+    vocabulary = Vocabulary.of(corpus.train, words_of, vocabulary_size)
     splits = {name: vocabulary.encode(getattr(corpus, name)) for name in ("train", "validation", "test")}
     for name in ("validation", "test"):
         splits[name] = splits[name][:evaluation_tokens]

@@ -15,7 +15,6 @@ from data.text.sst2_download import fetch_sst2, fetch_vocabulary
 from data.text.wordpiece import WordPiece
 
 _HEADER = ["sentence", "label"]
-_MOST_ROWS = 2**20  # rows; SST-2 has 67,349
 Labelled = tuple[list[str], list[int]]  # sentences and their labels, in file order
 
 
@@ -73,12 +72,10 @@ def sst2(
 def read_rows(path: Path) -> Labelled:
     """Sentences and labels of a tsv file with a header and one ``sentence<TAB>label`` per line.
 
-    Raises ``ValueError`` for a file that is not UTF-8, has another header, no rows or too many rows, and,
-    with the line number, for a row that is not such a pair with label 0 or 1.
+    Raises ``ValueError`` for a file that is not UTF-8, has another header or no rows, and, with the
+    line number, for a row that is not such a pair with label 0 or 1.
     """
     lines = read_lines(path)
-    if len(lines) > _MOST_ROWS:
-        raise ValueError(f"{path} must have at most {_MOST_ROWS} lines, got {len(lines)}")
     if lines[0].rstrip("\r").split("\t") != _HEADER:
         raise ValueError(f"{path}, line 1: the header must be sentence<TAB>label, got {lines[0][:80]!r}")
     sentences, labels = [], []

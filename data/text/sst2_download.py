@@ -6,7 +6,6 @@ from data.download import fetch, take_from_zip
 
 _SST2 = "https://dl.fbaipublicfiles.com/glue/data/SST-2.zip"
 _SST2_ROWS = {"train.tsv": 67_349, "dev.tsv": 872}
-_MOST_BYTES = 2**26
 _VOCABULARY = "https://huggingface.co/google-bert/bert-base-uncased/resolve/main/vocab.txt"
 _VOCABULARY_MD5 = "64800d5d8528ce344256daf115d4965e"
 
@@ -25,7 +24,7 @@ def fetch_sst2(folder: Path) -> None:
     packed, new = folder / "SST-2.zip", {name: folder / f"{name}.arriving" for name in _SST2_ROWS}
     try:
         files = [folder / name for name in _SST2_ROWS]
-        fetch(_SST2, packed, md5=None, max_bytes=_MOST_BYTES, files=files)
+        fetch(_SST2, packed, md5=None, files=files)
         take_from_zip(packed, {f"SST-2/{name}": path for name, path in new.items()})
         for name, rows in _SST2_ROWS.items():
             found = new[name].read_bytes().count(b"\n") - 1

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 UNKNOWN, END = "<unk>", "<eos>"
-MOST_WORDS = 2**19  # words of a vocabulary; each is a row of a model's embedding. WikiText-103 has 267,735
 
 Tokenize = Callable[[str], list[str]]
 
@@ -26,14 +25,11 @@ class Vocabulary:
     def of(cls, lines: Iterable[str], tokenize: Tokenize, size: int | None = None) -> Self:
         """The words of ``lines`` by falling frequency; ties are in alphabetical order.
 
-        ``size`` limits the number of words, ``<unk>`` and ``<eos>`` included. Raises ``ValueError`` for more
-        than ``MOST_WORDS`` different words.
+        ``size`` limits the number of words, ``<unk>`` and ``<eos>`` included.
         """
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(tokenize(line))
-            if len(counts) > MOST_WORDS:
-                raise ValueError(f"a text must have at most {MOST_WORDS} different words, got more")
         for special in (UNKNOWN, END):
             counts.pop(special, None)
         by_frequency = sorted(counts, key=lambda word: (-counts[word], word))

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from data.checks import require_flag
 from data.files import read_lines
-from data.text.vocabulary import MOST_WORDS
 
 PADDING, UNKNOWN, START, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"  # prefix of a unit inside a word
@@ -41,15 +40,12 @@ class WordPiece:
         """A vocabulary from its file, one unit per line.
 
         Raises ``FileNotFoundError`` for a missing file, ``ValueError`` with the line number for an empty
-        or repeated unit, and ``ValueError`` for a file that is not UTF-8 or has too many units.
+        or repeated unit, and ``ValueError`` for a file that is not UTF-8.
         """
         if not path.is_file():
             raise FileNotFoundError(f"no WordPiece vocabulary {path}; set data.vocabulary to another file")
-        lines = read_lines(path)
-        if len(lines) > MOST_WORDS:
-            raise ValueError(f"{path} must have at most {MOST_WORDS} units, got {len(lines)}")
         units: dict[str, int] = {}
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(read_lines(path), start=1):
             unit = line.removesuffix("\r")
             if not unit or unit in units:
                 raise ValueError(

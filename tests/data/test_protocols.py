@@ -10,8 +10,7 @@ import hydra.utils
 import pytest
 import torch
 from configs import CONF, resolved
-from hostile_files import FORMATS
-from hostile_images import FOLDER
+from data_formats import FORMATS, IMAGES
 
 from compressors.core.randomness import generator
 from data.protocols import Dataset, Loader, Task
@@ -22,7 +21,7 @@ SMALL = {  # command-line settings, and the function that writes the files, by o
     "masked": (("data=python_docs", "data.objective=masked"), None),
     "least_squares": (("data=least_squares",), None),
     "synthetic_ratings": (("data=synthetic_ratings", "data.users=40"), None),
-    "imagenet": ((*FOLDER, "data.image_size=8"), FORMATS["images png"].write),  # as a folder of two classes
+    "imagenet": ((*IMAGES, "data.image_size=8"), FORMATS["images png"].write),  # as a folder of two classes
     **{
         FORMATS[name].words[0].removeprefix("data="): (FORMATS[name].words, FORMATS[name].write)
         for name in (

@@ -36,5 +36,4 @@ LONGEST = (
     "compressors/test_methods.py",
     "test_studies.py",
     "test_docs.py",
-    "results/read/test_hostile_runs.py",
 )

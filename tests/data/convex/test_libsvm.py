@@ -1,10 +1,10 @@
 """LIBSVM files: reading, refusals, download."""
 
 import bz2
-import contextlib
 import functools
 import gzip
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,23 +56,22 @@ def test_compressed_files_hold_the_same(tmp_path: Path, suffix: str, opener) -> 
         )
 
 
+RULE = "must be LABEL INDEX:VALUE ... with ascending indices and finite numbers"
 BAD = {
-    "1 1:2\n-1 2147483647:1\n": r"at most 4194304 features, got 2147483647: line 2: index '2147483647'",
-    "1 1:2\n-1 2147483648:1\n": r"line 2: index '2147483648' is too large",
-    f"1 {'9' * 5000}:2\n-1 2:1\n": r"line 1: index '99999999999999999999' is too large",
-    "1 1:2\nx 1:3\n": r"line 2: label 'x' is not a finite number",
-    "1 1:2\n-1 1:3\n1 1=4\n": r"line 3: '1=4' is not index:value",
-    "1 1:2\n-1 a:3\n": r"line 2: index 'a' is not a whole number",
-    "1 1:2\n-1 2:1 2:3\n": r"line 2: index 2 follows 2; they must ascend",
-    "1 1:2\n-1 3:1 2:3\n": r"line 2: index 2 follows 3; they must ascend",
-    "1 1:two\n-1 2:1\n": r"line 1: value 'two' of feature 1 is not a finite number",
-    "1 1:nan\n-1 2:1\n": r"not finite: line 1: value 'nan' of feature 1",
-    "1 1:1\n-1 2:inf\n": r"not finite: line 2: value 'inf' of feature 2",
-    "1 1:1\n-1 -2:1\n": r"line 2: index '-2' is not a whole number",
-    "1,1:1\n-1,2:1\n": r"line 1: label '1,1:1' is not a finite number",
-    "\x00\x01\x02": r"line 1 holds a NUL",
-    "": r"it has no rows",
-    "1\n-1\n": r"it has no features",
+    "1 1:2\n-1 2147483647:1\n": "has 2147483647 features and 2 entries: an index is too large",
+    "1 1:2\n-1 2147483648:1\n": f"line 2 {RULE}, got '-1 2147483648:1'",
+    "1 1:2\nx 1:3\n": f"line 2 {RULE}, got 'x 1:3'",
+    "1 1:2\n-1 1:3\n1 1=4\n": f"line 3 {RULE}, got '1 1=4'",
+    "1 1:2\n-1 a:3\n": f"line 2 {RULE}, got '-1 a:3'",
+    "1 1:2\n-1 2:1 2:3\n": f"line 2 {RULE}, got '-1 2:1 2:3'",
+    "1 1:2\n-1 3:1 2:3 # x\n": f"line 2 {RULE}, got '-1 3:1 2:3 # x'",
+    "1 1:two\n-1 2:1\n": f"line 1 {RULE}, got '1 1:two'",
+    "1 1:1\n-1 2:nan\n": f"line 2 {RULE}, got '-1 2:nan'",
+    "1 1:1\ninf 2:1\n": f"line 2 {RULE}, got 'inf 2:1'",
+    "1 1:1\n-1 -2:1\n": f"line 2 {RULE}, got '-1 -2:1'",
+    "1,1:1\n-1,2:1\n": f"line 1 {RULE}, got '1,1:1'",
+    "": "it has no rows",
+    "1\n-1\n": "it has no features",
 }
 
 
@@ -80,30 +79,8 @@ BAD = {
 def test_what_is_not_libsvm_says_the_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "libsvm").mkdir()
     (tmp_path / "libsvm" / "bad").write_text(text)
-    with pytest.raises(ValueError, match=BAD[text]):
+    with pytest.raises(ValueError, match=re.escape(BAD[text])):
         libsvm(name="bad", root=str(tmp_path))
-
-
-def test_any_damage_to_an_archive_is_refused_or_harmless(tmp_path: Path) -> None:
-    plain = write_rows(tmp_path, "few", 50, 5)
-    packed = gzip.compress(plain.read_bytes())
-    for position in range(0, len(packed), 11):
-        damaged = packed[:position] + bytes([packed[position] ^ 0x2A]) + packed[position + 1 :]
-        plain.with_name("damaged.gz").write_bytes(damaged)
-        with contextlib.suppress(ValueError):  # any other error, such as zlib's, fails the test
-            features, _ = read(plain.with_name("damaged.gz"))
-            assert (features != read(plain)[0]).nnz == 0
-
-
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
-    plain = write_rows(tmp_path, "few", 50, 5)
-    for suffix, packed in (
-        (".gz", gzip.compress(plain.read_bytes())),
-        (".bz2", bz2.compress(plain.read_bytes())),
-    ):
-        plain.with_name(f"cut{suffix}").write_bytes(packed[: len(packed) // 2])
-        with pytest.raises(ValueError, match=f"cut{suffix} cannot be read"):
-            libsvm(name=f"cut{suffix}", root=str(tmp_path))
 
 
 @pytest.mark.parametrize(("labels", "shown"), [((1, 1), "got 1: 1"), ((1, 2, 3), "got 3: 1, 2, 3")])
@@ -154,7 +131,7 @@ def test_many_features_with_as_many_entries(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "few").write_text("1 1:1 2:1 3:1\n-1 4:1\n")
     assert read(tmp_path / "few")[0].shape == (2, 4)
     (tmp_path / "few").write_text("1 1:1 2:1 3:1\n-1 5:1\n")
-    with pytest.raises(ValueError, match="at most 4 features, got 5: line 2: index '5' is too large"):
+    with pytest.raises(ValueError, match="has 5 features and 4 entries: an index is too large"):
         read(tmp_path / "few")
 
 
@@ -162,11 +139,8 @@ def test_rows_with_their_zeros_must_fit(tmp_path: Path) -> None:
     (tmp_path / "libsvm").mkdir()
     (tmp_path / "libsvm" / "wide").write_text("1 4000000:1\n-1 2:1\n" * 300)
     dataset = libsvm(name="wide", root=str(tmp_path), replacement=True)
-    for workers, batch_size in ((600, 1), (2, 300)):
-        with pytest.raises(
-            ValueError, match=r"wide: 600 rows of 4000000 features .* at most 17179869184 bytes"
-        ):
-            dataset.loader(workers, range(workers), batch_size, functools.partial(seeded, 0))
+    with pytest.raises(ValueError, match=r"trainer\.batch_size=300000 takes 1.79e\+04 GiB of memory"):
+        dataset.loader(2, range(2), 300_000, functools.partial(seeded, 0))
 
 
 def test_download_fetches_once(tmp_path: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,11 @@
 
 import gzip
 import os
-import re
 from pathlib import Path
 
 import pytest
 import torch
-from attempts import attempt
 from dataset_files import IDX, NUMBERS, check_split, idx_bytes, pixels, write_idx
-from file_damage import gzip_bomb
 
 from data.images.mnist import mnist, read_idx
 
@@ -51,41 +48,17 @@ PLAIN = idx_bytes(pixels(3, 28, 28))
 ZIPPED = gzip.compress(PLAIN, mtime=0)
 DAMAGED_IDX = {
     "empty": b"",
-    "short-of-magic": PLAIN[:3],
-    "magic-alone": PLAIN[:4],
     "header-cut": PLAIN[:10],
-    "header-alone": PLAIN[:16],
     "one-byte-short": PLAIN[:-1],
     "one-byte-long": PLAIN + b"\0",
     "floats": b"\0\0\x0d" + PLAIN[3:],
-    "not-idx": b"<!DOCTYPE html>" + PLAIN,
     "zipped-without-gz": ZIPPED,
     "empty.gz": b"",
-    "cut-in-the-header.gz": ZIPPED[:6],
     "cut-in-the-middle.gz": ZIPPED[: len(ZIPPED) // 2],
-    "last-byte-lost.gz": ZIPPED[:-1],
     "not-gzip.gz": PLAIN,
     "checksum.gz": ZIPPED[:-8] + bytes(4) + ZIPPED[-4:],
-    "one-byte-short-inside.gz": gzip.compress(PLAIN[:-1]),
-    "blocks-damaged.gz": ZIPPED[:10] + b"\xff" + ZIPPED[11:],
     "of-no-sample": idx_bytes(torch.empty(0, 28, 28, dtype=torch.uint8)),
 }
-
-
-def test_no_more_is_unpacked_than_the_header_says(tmp_path: Path) -> None:
-    """A file of 3 MB unpacks to 3 GB, with 3 or 4 million images in its header; reading takes < 100 MB."""
-    path = tmp_path / "images.gz"
-    for start, problem in (
-        (PLAIN, "2352 must follow its header, got more"),
-        (
-            idx_bytes(pixels(1, 28, 28))[:4] + b"\0\x40\0\0\0\0\0\x1c\0\0\0\x1c",
-            r"its header says \[4194304, 28, 28\]",
-        ),
-    ):
-        path.write_bytes(gzip_bomb(start))
-        found = attempt(lambda: read_idx(path), (ValueError,))
-        assert found.kind == "refused" and found.megabytes < 100
-        assert re.search(f"{path} is not an idx file of bytes: .*{problem}", found.said)
 
 
 @pytest.mark.parametrize(

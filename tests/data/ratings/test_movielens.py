@@ -66,34 +66,13 @@ def whole_items(name: str) -> list[str]:
 
 
 BAD = {
-    "100k": {
-        "1\t2\t3\t4\t5": "line 2: must have 4 fields, user, item, rating, timestamp, got 5",
-        "1\t2\t3": "line 2: must have 4 fields, user, item, rating, timestamp, got 3",
-        "1,2,3,4": "line 2: must have 4 fields, user, item, rating, timestamp, got 1",
-        "x\t2\t3\t4": "line 2: user must be a whole number >= 0, got 'x'",
-        "1\t2.5\t3\t4": "line 2: item must be a whole number >= 0, got '2.5'",
-        "1\t-2\t3\t4": "line 2: item must be a whole number >= 0, got '-2'",
-        "1\t\t3\t4": "line 2: item must be a whole number >= 0, got ''",
-        "1\t2\tfive\t4": "line 2: rating must be a number from 0.5 to 5, got 'five'",
-        "1\t2\t881250949\t3": "line 2: rating must be a number from 0.5 to 5, got '881250949'",
-        "1\t2\tnan\t3": "line 2: rating must be a number from 0.5 to 5, got 'nan'",
-        "1\t2\t3\tnoon": "line 2: timestamp must be a whole number >= 0, got 'noon'",
-        "99999999999999999999\t2\t3\t4": "line 2: user must be a whole number >= 0, got '9999",
-        '"1\t2\t3\t4': "line 2: user must be a whole number >= 0, got '\"1'",
-        "\xe9\t2\t3\t4": "line 2: user must be a whole number >= 0, got",
-    },
-    "1m": {
-        "1::2::3": "line 2: must have 4 fields, user, item, rating, timestamp, got 3",
-        "1::2::3::4::5": "line 2: must have 4 fields, user, item, rating, timestamp, got 5",
-        "1:2:3:4": "line 2: must have 4 fields, user, item, rating, timestamp, got 1",
-        "1:7:2::3::4": "line 2: must have 4 fields, user, item, rating, timestamp, got 3",
-        "1::x::3::4": "line 2: item must be a whole number >= 0, got 'x'",
-    },
-    "20m": {
-        "1,2,3": "line 3: must have 4 fields, user, item, rating, timestamp, got 3",
-        "1,2,0.4,4": "line 3: rating must be a number from 0.5 to 5, got '0.4'",
-        "userId,movieId,rating,timestamp": "line 3: user must be a whole number >= 0, got 'userId'",
-    },
+    "100k": (
+        *("1\t2\t3\t4\t5", "1\t2\t3", "1,2,3,4", "x\t2\t3\t4", "1\t2.5\t3\t4", "1\t-2\t3\t4", "1\t\t3\t4"),
+        *("1\t2\tfive\t4", "1\t2\t881250949\t3", "1\t2\tnan\t3", "1\t2\t3\tnoon", '"1\t2\t3\t4'),
+        *("99999999999999999999\t2\t3\t4", "\xe9\t2\t3\t4"),
+    ),
+    "1m": ("1::2::3", "1::2::3::4::5", "1:2:3:4", "1:7:2::3::4", "1::x::3::4"),
+    "20m": ("1,2,3", "1,2,0.4,4", "userId,movieId,rating,timestamp"),
 }
 
 
@@ -102,10 +81,12 @@ def test_a_malformed_row_says_the_file_and_the_line(tmp_path: Path, name: str, l
     good = LINES[name]
     at = 2 if EDITIONS[name].header else 1
     path = write(tmp_path, name, [*good[:at], line, *good[at:]])
-    with pytest.raises(ValueError, match=r"line \d+: ") as refusal:
+    with pytest.raises(ValueError, match="must be") as refusal:
         movielens(name=name, root=str(tmp_path))
-    assert str(refusal.value).startswith(f"{path} {BAD[name][line]}")
-    assert "\n" not in str(refusal.value)
+    fields = EDITIONS[name].separator.join(("user", "item", "rating", "timestamp"))
+    rule = f"must be {fields}, whole numbers and a rating from 0.5 to 5"
+    shown = line.encode().decode("ascii", "backslashreplace")
+    assert str(refusal.value) == f"{path} line {at + 1}: {rule}, got {shown!r}"
 
 
 @pytest.mark.parametrize("name", EDITIONS)
@@ -113,7 +94,7 @@ def test_rows_that_are_all_too_long(tmp_path: Path, name: str) -> None:
     header = [EDITIONS[name].header] if EDITIONS[name].header else []
     rows = [line + EDITIONS[name].separator + "1" for line in LINES[name][len(header) :]]
     write(tmp_path, name, header + rows)
-    with pytest.raises(ValueError, match=rf"line {len(header) + 1}: must have 4 fields, .* got 5"):
+    with pytest.raises(ValueError, match=rf"line {len(header) + 1}: must be user"):
         movielens(name=name, root=str(tmp_path))
 
 
@@ -128,7 +109,7 @@ def test_a_file_without_its_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "lines"), [("100k", []), ("1m", [""]), ("20m", LINES["20m"][:1])])
 def test_an_empty_file(tmp_path: Path, name: str, lines: list[str]) -> None:
     write(tmp_path, name, lines)
-    with pytest.raises(ValueError, match="has no ratings"):
+    with pytest.raises(ValueError, match=r"u\.data|ratings\.(dat|csv)"):
         movielens(name=name, root=str(tmp_path))
 
 

@@ -110,7 +110,11 @@ def test_texts_with_many_features_stay_sparse(tmp_path: Path, monkeypatch: pytes
         lines.append(f"{rng.choice((-1, 1))} " + " ".join(f"{i}:{v:.6f}" for i, v in pairs))
     (folder / "rcv1_train.binary").write_text("\n".join([*lines, "1 47236:1"]) + "\n")
     monkeypatch.setitem(libsvm_module.SHAPES, "rcv1_train.binary", (101, 47236))
-    monkeypatch.setattr(rows_module, "_MOST_DENSE_BYTES", 20 * 8 * 47236)  # 20 of 101 rows
+
+    def require_few(name: str, value: object, num_bytes: int) -> None:
+        assert num_bytes <= 20 * 8 * 47236  # 20 of 101 rows
+
+    monkeypatch.setattr(rows_module, "require_memory", require_few)
     dataset = libsvm(name="rcv1_train.binary", root=str(tmp_path))
     model = logistic_l2(**dataset.model_arguments(), l2=0.01, offset=1e-3)
     assert issparse(model.problem.features)
