@@ -7,6 +7,7 @@ import pytest
 import torch
 from configs import resolved
 from glue_files import UNITS, write_sst2
+from random_damage import DAMAGE, damage
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
 from models.bert import SIZES, Classifier, MaskedModel, bert
@@ -164,7 +165,7 @@ def test_what_does_not_fit_pretrained_is_refused(folder: Path, tmp_path: Path) -
     with pytest.raises(ValueError, match=r"model\.positions has no effect together with model\.pretrained"):
         bert(vocabulary_size=WORDS, num_classes=2, positions=24, pretrained=name)
     other = edited(folder, tmp_path / "other", model_type="gpt2")
-    with pytest.raises(ValueError, match=r"model_type must be 'bert', got 'gpt2'"):
+    with pytest.raises(ValueError, match=r"model_type in config\.json must be 'bert', got 'gpt2'"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=other)
     deeper = edited(folder, tmp_path / "deeper", num_hidden_layers=2)
     with pytest.raises(ValueError, match=r"lacks 16 parameters, such as bert\.encoder\.layer\.1"):
@@ -185,6 +186,20 @@ def test_a_folder_without_safetensors_is_refused(folder: Path, tmp_path: Path) -
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=name)
     with pytest.raises(FileNotFoundError, match=r"no folder and no cached download; model\.download=true"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained="nobody/nothing")
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_damaged_pretrained_files(file: str, kind: str, folder: Path, tmp_path: Path) -> None:
+    for seed in range(8):
+        name = edited(folder, tmp_path / str(seed))
+        damage(tmp_path / str(seed) / file, kind, seed)
+        try:
+            bert(vocabulary_size=WORDS, num_classes=2, pretrained=name)
+        except ValueError as error:
+            assert name in str(error)  # noqa: PT017  some damage leaves a valid file
+        else:
+            assert kind in ("flipped bit", "zeros")
 
 
 @pytest.mark.parametrize(
