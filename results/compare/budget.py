@@ -18,6 +18,7 @@ run.py -m budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at eq
 
 import argparse
 import math
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from results.command import ROOT, in_a_line, parser, write_over
 from results.compare.knobs import Knob, Pilot, declared_knobs, without_knob
 from results.compare.measures import HANDED_BYTES, LINK_BYTES
 from results.escaping import one_line
+from trainers.launch.commands import Commands
 
 BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}
 RATIO = "comm/compression_ratio"
@@ -71,7 +73,9 @@ class PilotError(ValueError):
 def run_pilot(method: Method, value: float | None, overrides: Sequence[str], by: str = "link") -> Pilot:
     """One training by run.py in its own process. Raises ``PilotError`` if it is refused or fails."""
     command = [sys.executable, "run.py", *overrides, *method.overrides(value)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Commands() as commands:  # Ctrl-C and SIGTERM stop the pilot too
+        done = commands.run(command, dict(os.environ), cwd=ROOT, **pipes)
     found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*; its numbers:)$", done.stdout, re.M)
     if done.returncode or not found:
         printed = (done.stderr or done.stdout).strip().splitlines()

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,11 +74,11 @@ def test_a_step_is_closed_in_on() -> None:
 def warm_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork pilots from a process that has imported torch, because imports take seconds."""
 
-    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess:
+    def run(self: budget.Commands, words: list[str], *_: Any, **__: Any) -> subprocess.CompletedProcess:
         assert words[:2] == [sys.executable, "run.py"]
         return command(*words[2:])
 
-    monkeypatch.setattr(budget, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setattr(budget.Commands, "run", run)
     monkeypatch.setattr(knobs, "answer_of", answer_here)
 
 
