@@ -26,7 +26,7 @@ from pretended_device import Wait
 from pretended_nccl import as_groups, require_met
 from processes import run_in_processes
 
-DESIGN = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
+GPU_PAGE = (Path(__file__).parents[1] / "docs" / "gpu.md").read_text()
 METHODS = methods()
 # The first case of each method
 FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]
@@ -92,7 +92,7 @@ ALLOWED = {
 def documented(scope: str) -> dict[str, tuple[int, int]]:
     """Waits of a reduction with and without compiled kernels, by method; "" stands for all others."""
     rows = re.findall(
-        r"^\| (?:`(\w+)`|any other)[^|]*\| ([GLSW\d+ ]+) \| ([GLSW\d+ ]+) \|$", DESIGN, re.MULTILINE
+        r"^\| (?:`(\w+)`|any other)[^|]*\| ([GLSW\d+ ]+) \| ([GLSW\d+ ]+) \|$", GPU_PAGE, re.MULTILINE
     )
     return {name: (value(one, scope), value(other, scope)) for name, one, other in rows}
 
@@ -106,7 +106,7 @@ def value(formula: str, scope: str) -> int:
 
 
 def require_documented(result: dict[str, Any], method: str, reference: bool, scope: str = "layer") -> None:
-    """Assert that the waits of every step are those of docs/design.md."""
+    """Assert that the waits of every step are those of docs/gpu.md."""
     known, name = documented(scope), (METHODS | device_runs.PLANTED)[method].name
     most = known.get(name, known[""])[reference]
     of_reductions = []
@@ -123,13 +123,13 @@ def require_documented(result: dict[str, Any], method: str, reference: bool, sco
     assert of_reductions
     places = Counter(f"{wait[0]} at {wait[1]}" for wait in result["waits"])
     more = (
-        5 if re.search(rf"^\| `{name}`[^|]* more ", DESIGN, re.MULTILINE) else 0
+        5 if re.search(rf"^\| `{name}`[^|]* more ", GPU_PAGE, re.MULTILINE) else 0
     )  # further stages, or a wrong guess
     assert max(of_reductions) <= most + more, places
     if more:
-        assert max(of_reductions) >= most, f"{name} waits less often than docs/design.md says"
+        assert max(of_reductions) >= most, f"{name} waits less often than docs/gpu.md says"
     elif name in known:
-        assert max(of_reductions) == most, f"{name} waits less often than docs/design.md says"
+        assert max(of_reductions) == most, f"{name} waits less often than docs/gpu.md says"
 
 
 def require_alike(result: dict[str, Any]) -> None:

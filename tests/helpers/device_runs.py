@@ -198,7 +198,7 @@ def steps_of(waits: list[Any]) -> list[list[Wait]]:
 
 
 def part_of(wait: Wait) -> str:
-    """The name in docs/design.md of the part of a step in which the host waited."""
+    """The name in docs/gpu.md of the part of a step in which the host waited."""
     if any(frame.startswith("compressors/kernels/gpu/trial.py") for frame in wait.frames):
         return "trial"
     if wait.what == "torch.cuda.synchronize":
