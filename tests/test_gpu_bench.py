@@ -348,7 +348,9 @@ def test_parts_together_run_at_the_same_time_and_the_page_says_so(
     driver.main([f"--out={tmp_path}", "--parts=step,tests,job", "--together=job,tests", "--commit=abc"])
     assert set(order[:2]) == {"tests", "job"} and order[2] == "step"
     text = (tmp_path / "gpu.md").read_text()
-    assert "done, beside job" in text and "done, beside tests" in text and "upper bounds" in text
+    assert (
+        "at the same time as job" in text and "at the same time as tests" in text and "upper bounds" in text
+    )
     assert "beside" not in json.loads((tmp_path / "numbers.json").read_text())["parts"]["step"]
 
 
@@ -509,6 +511,11 @@ def test_the_whole_stays_below_nine_minutes() -> None:
 )
 def test_datasheets(name: str, bandwidth: int | None) -> None:
     assert machine.datasheet_bandwidth(name) == bandwidth
+
+
+def test_the_recorded_page_follows_from_its_numbers() -> None:
+    folder = ROOT / "results/pages/gpu"
+    assert page(json.loads((folder / "numbers.json").read_text())) == (folder / "gpu.md").read_text()
 
 
 def test_pages_have_no_row_of_two_lines() -> None:

@@ -51,14 +51,14 @@ def _all_fine(what: str, bound: str, rows: list[Row], fine: Callable[[Row], bool
 
 def _working(rows: Sequence[Row]) -> Iterator[Goal]:
     found = _rows(rows, "tests")
-    yield _goal("the kernels' tests on the device", "none fails", found, "failed", lambda n: n == 0, "d")
+    yield _goal("tests of the kernels on the GPU", "none fails", found, "failed", lambda n: n == 0, "d")
     checks = _rows(rows, "checks")
-    what = "what the kernels select at every size, beside the reference"
+    what = "selected entries at every size, compared with the reference"
     yield _all_fine(what, "all equal", checks, lambda row: row["result"] in ("equal", "found"))
     methods = {row["method"]: row for row in _rows(rows, "methods")}
     failures = _rows(rows, "failures")
     yield _all_fine(
-        "every method, and whatever else is tried",
+        "every method, and all other measurements",
         "none fails",
         [*methods.values(), *failures],
         lambda row: "error" not in row,
@@ -67,7 +67,7 @@ def _working(rows: Sequence[Row]) -> Iterator[Goal]:
 
 def _kernels(rows: Sequence[Row]) -> Iterator[Goal]:
     backends = _rows(rows, "backend")
-    what = "compression in steps and reductions is by the GPU's kernels"
+    what = "backend of the compression in steps and reductions"
     yield _all_fine(what, "Triton's", backends, lambda row: row["compression_by"].startswith("triton"))
     for work in ("threshold 0.1 %", "Top-k 0.1 %"):
         for size in SIZES:
@@ -114,4 +114,4 @@ def _models(rows: Sequence[Row]) -> Iterator[Goal]:
 def _collectives(rows: Sequence[Row]) -> Iterator[Goal]:
     for several, what in ((False, "one process"), (True, "a process for each of several GPUs")):
         found = [row for row in _rows(rows, "collectives") if (row["processes"] > 1) == several]
-        yield _all_fine(f"collectives and hook over NCCL with {what}", "all right", found, lambda row: True)
+        yield _all_fine(f"collectives and hook over NCCL with {what}", "all correct", found, lambda row: True)

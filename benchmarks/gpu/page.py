@@ -9,32 +9,32 @@ from benchmarks.gpu.parts import PARTS
 Row = dict[str, Any]
 SHARE = 0.03  # of a work's time: kernels that take less are shown together
 HEADINGS = {
-    "tests": "pytest tests/compressors/kernels/test_gpu_kernels.py and test_gpu_reducers.py",
-    "bandwidth": "One segment of one worker, fp32, density as named; 12 bytes an entry by definition",
-    "kernels": "How long each kernel ran in one call of the above",
-    "checks": "What is selected, looked at on the device",
-    "PowerSGD": "torch's PowerSGD hook, rank 4, on as many of ResNet-18's tensors",
-    "backend": "What selects, and what it is not where it is the reference",
-    "steps": "Medians of steps; share: reduction and ledger of the step",
-    "memory": "The most memory in use during a step",
-    "precision": "One worker, scope=layer; first step: with what is compiled in it",
+    "tests": "Results of tests/compressors/kernels/test_gpu_kernels.py and test_gpu_reducers.py",
+    "bandwidth": "One segment of one worker in fp32; by definition 12 bytes per entry",
+    "kernels": "Time of each kernel in one call",
+    "checks": "Checks of the selected entries",
+    "PowerSGD": "torch's PowerSGD hook of rank 4, on tensors of ResNet-18 with as many entries",
+    "backend": "Backend that selects the entries; for the reference, the reason",
+    "steps": "Median times of a step; its share that reduction and ledger take",
+    "memory": "Peak memory during a step",
+    "precision": "One worker, scope=layer; the first step includes compilation",
     "methods": "One reduction with error feedback, scope=global, one worker, density 0.1 %",
-    "jobs": "The command is run.py with the method, device= and seed= named",
-    "comparison": "Means over the seeds of both sides",
+    "jobs": "Results of run.py with this method, device and seed",
+    "comparison": "Means over the seeds, on the GPU and on the CPU",
     "paper": "experiment=paper/resnet18_cifar10, 8 workers of 256 images in one process",
-    "collectives": "Milliseconds of the first call, what it sets up included; of the last row, of one call",
-    "failed tests": "What failed",
-    "failures": "What could not be done",
-    "not measured": "What there was no room or time for",
+    "collectives": "Time of the first call, including set-up; in the last row, of a later call",
+    "failed tests": "Failed tests",
+    "failures": "Failures",
+    "not measured": "Not measured for lack of GPUs, memory or time",
 }
 
 NAMED = {
     "gigabytes_per_second": "GB/s",
     "share_of_copy": "share of the copy's bandwidth",
-    "share_of_datasheet": "share of the datasheet's",
-    "times_faster_than_topk": "torch.topk's time over this",
-    "times_torchs_loop": "over torch's loop",
-    "times_fp32": "over fp32",
+    "share_of_datasheet": "share of the datasheet's bandwidth",
+    "times_faster_than_topk": "times faster than torch.topk",
+    "times_torchs_loop": "times as long as torch's loop",
+    "times_fp32": "times as long as fp32",
 }
 
 
@@ -47,14 +47,14 @@ def page(numbers: Mapping[str, Any]) -> str:
     lines += ["", "## Parts", ""]
     lines += _table([_state(name, parts[name]) for name in PARTS if name in parts])
     if any(own.get("beside") for own in parts.values()):
-        lines += ["", "Times of parts that ran beside others are upper bounds."]
+        lines += ["", "Times of parts that ran at the same time as others are upper bounds."]
     for name, part in PARTS.items():
         own = parts.get(name, {})
         if own.get("rows") or own.get("last_lines"):
             lines += ["", f"## {part.title}", "", *tables(own.get("rows", []))]
         if own.get("last_lines"):
             lines += ["", "Its last lines:", "", "```", *own["last_lines"], "```"]
-    lines += ["", "Numbers and nothing else: `numbers.json`, beside this page.", ""]
+    lines += ["", "The same numbers without text: `numbers.json` in this folder.", ""]
     return "\n".join(lines)
 
 
@@ -94,11 +94,11 @@ def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
     yield f"- Commit: {numbers['commit']}"
     if numbers["quick"]:
         where = "the GPU" if numbers["device"] == "cuda" else "the CPU"
-        yield f"- Everything below ran on {where} in small sizes, to see that it works; it measures nothing"
+        yield f"- Everything below ran on {where} in small sizes; this tests the code and measures nothing"
     if gpus:
         first = gpus[0]
         sold = first["datasheet_gigabytes_per_second"]
-        bandwidth = f"{sold} GB/s by its datasheet" if sold else "the datasheet's bandwidth not known here"
+        bandwidth = f"{sold} GB/s by its datasheet" if sold else "no bandwidth of a datasheet known"
         yield (
             f"- GPU: {len(gpus)} x {first['name']}, {first['memory_gib']:.0f} GiB, {bandwidth}, "
             f"{first['multiprocessors']} multiprocessors, compute capability {first['capability']}"
@@ -116,8 +116,8 @@ def _state(name: str, own: Row) -> dict[str, object]:
     beside = own.get("beside", ())
     return {
         "part": name,
-        "what": PARTS[name].title,
-        "status": own["status"] + (f", beside {', '.join(beside)}" if beside else ""),
+        "content": PARTS[name].title,
+        "status": own["status"] + (f", at the same time as {', '.join(beside)}" if beside else ""),
         "seconds": own.get("seconds", ""),
         "commit": own["commit"][:10],
         "date": own["date"],

@@ -17,21 +17,21 @@ class Part(NamedTuple):
 
 PARTS = {
     "tests": Part(
-        "The kernels beside the reference, bit for bit",
+        "Tests of the kernels against the reference",
         "benchmarks.gpu.kernel_tests:measure",
         75,
         ("pytest", "triton", "numba"),
     ),
     "bandwidth": Part(
-        "Kernels beside the memory's bandwidth",
+        "Speed of the kernels and memory bandwidth",
         "benchmarks.kernels_cuda:measure_kernels",
         80,
         ("triton", *MODELS),
     ),
     "step": Part("Steps with and without compression", "benchmarks.gpu.step:measure", 45, MODELS),
-    "memory": Part("Memory of a step", "benchmarks.gpu.step:measure_memory", 25, MODELS),
+    "memory": Part("Peak memory of a step", "benchmarks.gpu.step:measure_memory", 25, MODELS),
     "job": Part(
-        "The default job here and on the CPU",
+        "The default job on the GPU and on the CPU",
         "benchmarks.gpu.job:measure",
         75,
         (*CONFIGS, "numba", "sklearn", *MODELS),
@@ -42,9 +42,9 @@ PARTS = {
     "precision": Part(
         "bf16, channels_last and torch.compile", "benchmarks.gpu.step:measure_precision", 95, MODELS
     ),
-    "nccl": Part("NCCL", "benchmarks.gpu.nccl:measure", 30, MODELS),
+    "nccl": Part("Collectives over NCCL", "benchmarks.gpu.nccl:measure", 30, MODELS),
     "methods": Part(
-        "Every method, one reduction",
+        "One reduction with every method",
         "benchmarks.gpu.methods:measure",
         50,
         ("pytest", "triton", *CONFIGS, *MODELS),
