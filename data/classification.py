@@ -31,21 +31,26 @@ class SampleArguments(TypedDict):
 
 @dataclass(frozen=True)
 class Classification:
-    """Task with one class per sample: cross entropy, and accuracy in [0, 1]."""
+    """Task with one class per sample: cross entropy, and accuracy in [0, 1].
+
+    A batch is a tuple of the model's inputs and, last, the targets.
+    """
 
     num_sums = 3
     higher_is_better = frozenset({"accuracy"})
 
-    def loss(self, model: nn.Module, batch: LabelledBatch, memory: None = None) -> tuple[Tensor, None]:
+    def loss(self, model: nn.Module, batch: tuple[Tensor, ...], memory: None = None) -> tuple[Tensor, None]:
         """Mean cross entropy over the batch."""
-        return F.cross_entropy(model(batch.inputs), batch.targets), None
+        *inputs, targets = batch
+        return F.cross_entropy(model(*inputs), targets), None
 
-    def measure(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
+    def measure(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         """[3] float64: sum of losses, number of correct predictions, number of samples."""
-        outputs = model(batch.inputs)
-        loss = F.cross_entropy(outputs.double(), batch.targets, reduction="sum")
-        right = (outputs.argmax(1) == batch.targets).sum().double()
-        return torch.stack([loss, right, torch.full_like(loss, len(batch.targets))])
+        *inputs, targets = batch
+        outputs = model(*inputs)
+        loss = F.cross_entropy(outputs.double(), targets, reduction="sum")
+        right = (outputs.argmax(1) == targets).sum().double()
+        return torch.stack([loss, right, torch.full_like(loss, len(targets))])
 
     def summarise(self, sums: Tensor) -> dict[str, float]:
         """Metrics from the sum of ``measure`` over batches."""

@@ -7,7 +7,6 @@ lines, and there is no next-sentence task.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 
 import torch
@@ -16,8 +15,7 @@ from torch import Tensor, nn
 
 from data.checks import require_count, shown
 from data.files import path_of
-from data.partition import split
-from data.sampler import ShardSampler
+from data.sampler import ShardSampler, epochs_per_step, shard_samplers
 from data.text.corpora import Corpus
 from data.text.wordpiece import END, MASK, START, UNKNOWN, WordPiece
 
@@ -141,16 +139,10 @@ class MaskedDataset:
         shard, also a shard of another process.
         """
         blocks = torch.zeros(len(self.train), dtype=torch.int64)
-        shards = split(blocks, workers, self.partition, generator_of("partition"))
-        samplers = [
-            ShardSampler(
-                shard, batch_size or len(shard), partial(generator_of, "order", worker), f"worker {worker}"
-            )
-            for worker, shard in enumerate(shards)
-        ]
-        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
+        samplers = shard_samplers(blocks, workers, batch_size, self.partition, None, generator_of)
+        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
         return MaskedLoader(
-            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, epochs_per_step
+            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, share
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:

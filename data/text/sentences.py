@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, Self, TypedDict
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from data.partition import check_partition, split
-from data.sampler import ShardSampler
+from data.classification import Classification
+from data.partition import check_partition
+from data.sampler import ShardSampler, epochs_per_step, shard_samplers
 
 
 class SentenceBatch(NamedTuple):
@@ -27,30 +26,6 @@ class SentenceArguments(TypedDict):
     vocabulary_size: int
     num_classes: int
     max_length: int  # units in the longest sentence
-
-
-@dataclass(frozen=True)
-class SentenceClassification:
-    """Task with one class per sentence: cross entropy, and accuracy in [0, 1]."""
-
-    num_sums = 3
-    higher_is_better = frozenset({"accuracy"})
-
-    def loss(self, model: nn.Module, batch: SentenceBatch, memory: None) -> tuple[Tensor, None]:
-        """Mean cross entropy over the batch; no state is carried."""
-        return F.cross_entropy(model(batch.tokens, batch.mask), batch.targets), None
-
-    def measure(self, model: nn.Module, batch: SentenceBatch) -> Tensor:
-        """[3] float64: sum of losses, number of correct predictions, number of sentences."""
-        outputs = model(batch.tokens, batch.mask)
-        loss = F.cross_entropy(outputs.double(), batch.targets, reduction="sum")
-        right = (outputs.argmax(1) == batch.targets).sum().double()
-        return torch.stack([loss, right, torch.full_like(loss, len(batch.targets))])
-
-    def summarise(self, sums: Tensor) -> dict[str, float]:
-        """Metrics from the sum of ``measure`` over batches."""
-        loss, right, sentences = sums.tolist()
-        return {"loss": loss / sentences, "accuracy": right / sentences}
 
 
 @dataclass(frozen=True)
@@ -93,7 +68,7 @@ class SentenceDataset:
     partition: str = "iid"
     alpha: float | None = None
 
-    task = SentenceClassification()
+    task = Classification()
 
     def __post_init__(self) -> None:
         check_partition(self.partition, self.alpha)
@@ -132,17 +107,10 @@ class SentenceDataset:
         Raises ``ValueError`` for more workers than sentences and a batch larger than any worker's
         shard, also a shard of another process.
         """
-        shards = split(
-            self.train.targets.cpu(), workers, self.partition, generator_of("partition"), self.alpha
-        )
-        samplers = [
-            ShardSampler(
-                shard, batch_size or len(shard), partial(generator_of, "order", worker), f"worker {worker}"
-            )
-            for worker, shard in enumerate(shards)
-        ]
-        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
-        return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], epochs_per_step)
+        targets = self.train.targets.cpu()
+        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, generator_of)
+        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
+        return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], share)
 
     def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
         """Sentences of the split ``split`` at ``indices`` [B]."""
