@@ -74,6 +74,21 @@ def test_the_reference_names_every_diagnostic() -> None:
     assert set(named.split(",")) == {path.stem for path in (ROOT / "conf/diagnostics").glob("*.yaml")}
 
 
+@pytest.mark.parametrize("name", ["design", "decisions", "gpu", "ledger", "reference", "glossary"])
+def test_files_that_a_page_names_exist(name: str) -> None:
+    folders = "|".join(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
+    text = (ROOT / f"docs/{name}.md").read_text()
+    for path in re.findall(rf"(?<![\w/.-])(?:{folders}|tests|docs|conf|examples)/[\w/.-]*\w", text):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("package", ["trainers", "compressors"])
+def test_the_design_names_every_package(package: str) -> None:
+    text = (ROOT / "docs/design.md").read_text().partition("## Folders")[2].partition("```")[0]
+    for folder in (path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
+        assert f"`{package}/{folder}/`" in text or (package == "compressors" and f"`{folder}/`" in text)
+
+
 def test_the_first_thing_is_the_two_commands() -> None:
     first = README.split("```")[1]
     assert "make run" in first
