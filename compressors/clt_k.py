@@ -42,6 +42,7 @@ class CLTK(CodecWithDensity):
     payload = Sparse
     traits = Traits(linear=True, seeded=True, lossless_at={"density": 1.0, "schedule": "constant"})
     examples = ({"density": 0.1},)
+    usual_feedback = "low_pass"
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         raise TypeError("CLT-k needs choose() before encode(): the leader selects the positions")

@@ -57,6 +57,7 @@ class DGC(CodecWithDensity):
 
     payload = Sparse
     examples = ({"density": 0.1},)
+    usual_feedback = "momentum_correction"
 
     def __post_init__(self) -> None:
         super().__post_init__()

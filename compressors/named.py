@@ -25,20 +25,6 @@ FEEDBACKS: dict[str, Callable[..., Reducer]] = {
     "none": no_feedback,
 }
 GROUP = "total_error.compressors"  # of the entry points of packages with methods
-USUAL_FEEDBACK = {
-    "clt_k": "low_pass",
-    "dgc": "momentum_correction",
-    "natural": "none",
-    "qsgd": "none",
-    "signsgd": "none",
-    "terngrad": "none",
-}  # as in conf/compressor
-
-
-def usual_feedback(method: Codec | Reducer) -> str:
-    """The name of the feedback of ``method`` in its config; ``ef`` for methods of other packages."""
-    package, _, name = type(method).__module__.rpartition(".")
-    return USUAL_FEEDBACK.get(name, "ef") if package == __package__ else "ef"
 
 
 def method_names() -> list[str]:

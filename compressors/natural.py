@@ -35,6 +35,7 @@ class Natural(Codec):
 
     payload = Powers
     traits = Traits(exact=False, dense=True, seeded=True, unbiased=True)
+    usual_feedback = "none"
 
     def encode(self, x: Tensor, step: Step) -> Powers:
         bits = x.to(torch.float32).contiguous().view(torch.int32)

@@ -46,6 +46,7 @@ class QSGD(Codec):
     traits = Traits(exact=False, dense=True, seeded=True, unbiased=True)
     knob = Knob("bits", lowest=2, highest=MOST_BITS)
     examples = ({"bits": 4}, {"bits": None, "levels": 10, "norm": "l2"}, {"bits": 2, "bucket_size": 100})
+    usual_feedback = "none"
 
     def __post_init__(self) -> None:
         valid = self.bits is None or (is_count(self.bits, 2) and self.bits <= MOST_BITS)

@@ -36,6 +36,7 @@ class SignSGD(Reducer):
     ties: str = "random"
 
     traits = Traits(exact=False, dense=True, relays=True, signs_only=True)
+    usual_feedback = "none"
     kinds = (SIGNS,)
 
     def __post_init__(self) -> None:

@@ -51,6 +51,7 @@ class TernGrad(Codec):
     values_per_byte: int = 5
 
     examples = ({}, {"clip": None, "values_per_byte": 4})
+    usual_feedback = "none"
 
     def __post_init__(self) -> None:
         valid = self.clip is None or (is_real(self.clip) and self.clip > 0)

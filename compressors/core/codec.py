@@ -79,6 +79,7 @@ class Codec:
     """
 
     examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
+    usual_feedback = "ef"  # the feedback that its yaml chooses, for scripts
 
     @property
     def payload(self) -> PayloadType:

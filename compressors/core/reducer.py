@@ -23,6 +23,7 @@ class Reducer:
     """Maps all workers' segments to the mean of their C(p). State is passed in and out."""
 
     examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
+    usual_feedback = "ef"  # the feedback that its yaml chooses, for scripts
 
     @property
     def traits(self) -> Traits:

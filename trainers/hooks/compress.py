@@ -9,7 +9,7 @@ from compressors.api import Codec, Reduced, Reducer
 from compressors.build import build_reducer
 from compressors.core.density import Constant
 from compressors.named import feedback as feedback_named
-from compressors.named import method, usual_feedback
+from compressors.named import method
 from trainers.hooks.buckets import reduced_parameters
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.hooks.preparation import Scaler
@@ -59,7 +59,7 @@ def compress(
     else:
         chosen = compressor
     if feedback is None:
-        feedback = usual_feedback(chosen)
+        feedback = chosen.usual_feedback
     around = feedback_named(feedback) if isinstance(feedback, str) else feedback
     state = CompressionState(
         build_reducer(chosen, size, around),

@@ -21,25 +21,6 @@ METHOD = ("compressor", "feedback", "wire")  # groups of conf/ whose settings de
 ORIGIN = "resume"  # key of ``Origin.group`` in the setting of runs that began at another run's checkpoint
 
 
-# Classes of methods whose names do not follow from their files' names.
-CLASSES = {
-    "adacomp": "AdaComp",
-    "arc_top_k": "ARCTopK",
-    "clt_k": "CLTK",
-    "deft": "DEFT",
-    "dgc": "DGC",
-    "ef_sign": "EFSign",
-    "gtop_k": "GTopK",
-    "micro": "MiCRO",
-    "none": "NoCompression",
-    "powersgd": "PowerSGD",
-    "qsgd": "QSGD",
-    "redsync": "RedSync",
-    "sidco": "SIDCo",
-    "signsgd": "SignSGD",
-    "terngrad": "TernGrad",
-}
-
 # Compositions that have a name: the classes of all their parts.
 COMPOSITIONS = {
     "cocktail": {
@@ -191,10 +172,11 @@ def subject_of(config: Config) -> str:
 @cache
 def named(target: str) -> str:
     """A part as on the command line: its file's name if the class is named after it, else the full target."""
-    _, _, path = target.partition(".")
-    file = path.partition(".")[0]
-    class_name = CLASSES.get(file) or "".join(word.capitalize() for word in file.split("_"))
-    if target == f"compressors.{file}.{class_name}":
+    package, _, path = target.partition(".")
+    file, _, own = path.partition(".")
+    if package == "compressors" and own.lower() == (
+        file.replace("_", "") if file != "none" else "nocompression"
+    ):
         return file
     return text(target) if "." in target else repr(target)
 
