@@ -47,14 +47,11 @@ def test_missing_idx_file_is_named(stem: str, tmp_path: Path) -> None:
 PLAIN = idx_bytes(pixels(3, 28, 28))
 ZIPPED = gzip.compress(PLAIN, mtime=0)
 DAMAGED_IDX = {
-    "empty": b"",
     "header-cut": PLAIN[:10],
     "one-byte-short": PLAIN[:-1],
     "one-byte-long": PLAIN + b"\0",
     "floats": b"\0\0\x0d" + PLAIN[3:],
     "zipped-without-gz": ZIPPED,
-    "empty.gz": b"",
-    "cut-in-the-middle.gz": ZIPPED[: len(ZIPPED) // 2],
     "not-gzip.gz": PLAIN,
     "checksum.gz": ZIPPED[:-8] + bytes(4) + ZIPPED[-4:],
     "of-no-sample": idx_bytes(torch.empty(0, 28, 28, dtype=torch.uint8)),

@@ -190,7 +190,7 @@ def test_no_damage_to_what_is_kept_does_harm(tmp_path: Path) -> None:
     first = build(tmp_path)[1]
     (kept,) = (tmp_path / "optima").iterdir()
     whole = kept.read_bytes()
-    for position in range(0, len(whole), 7):
+    for position in range(0, len(whole), 31):
         kept.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
         model = build(tmp_path)[1]
         torch.testing.assert_close(model.optimum, first.optimum, rtol=1e-10, atol=1e-12)
