@@ -28,7 +28,7 @@ RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
 STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regret small three_parameters topk_convergence wikitext2
-.PHONY: run test test-slow format dist docs gpu paper main_page $(STUDIES) $(addprefix page-,$(STUDIES))
+.PHONY: run test test-slow format dist docs gpu paper $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -66,9 +66,6 @@ methods: $(RESULTS)
 # one task of four.
 league: $(RESULTS)
 	.venv/bin/python -m results study league --run $(ARGS)
-
-main_page:
-	@echo "make main_page is make main now" >&2; exit 1
 
 # Pages and figures from the runs in OUTPUTS, without running anything.
 OUTPUTS ?= outputs

@@ -397,14 +397,6 @@ def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
     assert identify(now).id == identify(before).id != identify(else_).id
 
 
-def test_an_id_is_that_of_former_names() -> None:
-    former, today = ("trainers.schedules.schedules.Constant", "trainers.schedules.schedules.ConstantRate")
-    of_names = (changed(base(), **{"schedule._target_": name}) for name in (former, today))
-    of_keys = (changed(base(), **{key: ["bias"]}) for key in ("optimizer.undecayed", "optimizer.no_decay"))
-    for before, now in (of_names, of_keys):
-        assert identify(before).id == identify(now).id != identify(base()).id
-
-
 @pytest.mark.parametrize(
     ("key", "equal"),
     [

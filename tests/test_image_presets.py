@@ -13,7 +13,6 @@ from full_size import stub
 from torch import nn
 
 from trainers.comm.communicator import Communicator
-from trainers.identity.identity import identify
 from trainers.run.build import build_training
 
 ROOT = Path(__file__).parents[1]
@@ -92,14 +91,6 @@ def test_every_network_and_data_set_of_the_paper_has_its_preset() -> None:
     assert (
         found == {f"{network}_cifar{classes}" for network in NETWORKS for classes in (10, 100)} == set(PAPER)
     )
-
-
-def test_no_run_of_the_network_that_was_called_senet18_is_taken_for_one_of_this() -> None:
-    """The config of the former network had a variant, so its run ids differ."""
-    config = resolved("model=senet18")
-    earlier = config | {"model": {"_target_": "models.senet.senet18", "variant": "auto"}}
-    assert config["model"] == {"_target_": "models.senet.senet18"}
-    assert identify(config).id != identify(earlier).id
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -7,7 +7,6 @@ import pytest
 from command_line import command
 
 import run
-from trainers.config import words
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 REFUSED = {
@@ -36,7 +35,6 @@ REFUSED = {
     "threads=100000": "threads must be at most 1024, got 100000",
     "name=../x": "name must be the name of one folder, got '../x'",
     "output=null": "output must be a path, got None",
-    "+optimizer.undecayed=[]": "optimizer.undecayed is now optimizer.no_decay",
     "optimizer=decay_momentum_sgd": "optimizer.decay_momentum needs feedback=momentum_correction",
     "optimizer.momentum=2": "optimizer.momentum must be in [0, 1), got 2",
     "optimizer.nesterov=no": "optimizer.nesterov must be true, false or release, got 'no'",
@@ -67,7 +65,6 @@ REFUSED = {
     "model=mlp data=image_folder": "data.name must be given, as data.name=VALUE",
     "data=synthetic_ratings": "data must be one of breast_cancer, cifar10, cifar100, digits, fashion_mnist",
     "optimizer.lr=null": "optimizer.lr must be > 0: this model has no step size of its own, got None",
-    "data._target_=data.sklearn_data.digits": "data.sklearn_data.digits is now data.images.digits.digits",
     "data.alpha=0.5": "data.alpha has no effect with data.partition=iid",
     "data.partition=dirichlet": "data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet",
     "data.partition=x": "data.partition must be one of iid, contiguous, by_label, dirichlet, got 'x'",
@@ -175,9 +172,3 @@ def test_unknown_choices_and_settings_leave_nothing(overrides: str, said: str, t
     assert result.returncode != 0
     assert said in result.stderr and "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("word", ["optimizer.undecayed=[]", "+optimizer.undecayed=[]"])
-def test_a_former_setting_is_answered_with_its_new_name(word: str) -> None:
-    with pytest.raises(ValueError, match=r"^optimizer\.undecayed is now optimizer\.no_decay$"):
-        words.checked([word])

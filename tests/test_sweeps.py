@@ -24,7 +24,6 @@ from sweep_files import SWEEPS, is_every_method, jobs_of, name_of, params_of
 import run
 from trainers.config import guard, yaml_loader
 from trainers.config.checks import check, refuse_settings_without_effect
-from trainers.config.old_names import SWEEPS as OLD_NAMES
 from trainers.files.plain import Config
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
@@ -126,13 +125,6 @@ def test_a_job_of_a_later_batch_is_refused_before_the_first_one(tmp_path: Path) 
     words = [*JOBS, "trainer.steps=1", "data=mnist,digits", "data.root=DIR", f"output={tmp_path}"]
     done = command(*words, "hydra.sweeper.max_batch_size=1")
     assert (done.returncode, done.stdout) == (1, "") and "; job 2 of 2: " in done.stderr
-
-
-def test_old_names_are_answered_with_the_new_ones() -> None:
-    assert set(OLD_NAMES.values()) <= set(map(name_of, SWEEPS))
-    done = command("-m", "+sweeps=lambda_vs_k_dense")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: +sweeps=lambda_vs_k_dense is now +sweeps=lambda_vs_k/dense\n"
 
 
 @pytest.mark.slow

@@ -18,21 +18,8 @@ Methods = Mapping[str, Sequence[Run]]
 
 
 def lambda_in_force(run: Run) -> float | None:
-    """The effective hard threshold of a run; None for other methods and if it is not known.
-
-    Earlier versions did not record a threshold of the paper's rule 1 / (2 sqrt(density D)): it is computed.
-    """
-    settings = run.config["compressor"]
-    if run.compressor != "hard_threshold":
-        return None
-    if "compression/threshold" in run.summary:
-        return run.summary["compression/threshold"]
-    if settings.get("threshold") is not None:
-        return settings["threshold"]
-    density, layers = settings.get("density"), run.summary.get("layers")
-    if not density or not layers:
-        return None
-    return 1 / (2 * math.sqrt(density * sum(layer["elements"] for layer in layers.values())))
+    """The effective hard threshold of a run; None for other methods and if it was not recorded."""
+    return run.summary.get("compression/threshold") if run.compressor == "hard_threshold" else None
 
 
 def asked(run: Run) -> str:

@@ -12,7 +12,6 @@ from trainers.identity.identity import (
     Origin,
     Settings,
     identify,
-    names_checkpoint,
     subject_of,
 )
 
@@ -30,13 +29,11 @@ class Run:
 
     @cached_property
     def identity(self) -> Identity:
-        """Method, setting and seed by the current rules; summaries of older versions have another id."""
-        own, known = identify(self.config), self.summary.get("id", self.path.name)
-        if names_checkpoint(self.config) and known != own.id:  # an older version's hash of config and origin
-            checkpoint = str(self.summary.get("origin", known))
-            origin = Origin(checkpoint, str(self.summary.get("origin_group", checkpoint)))
-            own = identify(self.config, origin)
-        return own.across(self.across)
+        """Method, setting and seed by the current rules, which an archived run's folder may be older than."""
+        origin = None
+        if "origin" in self.summary:
+            origin = Origin(self.summary["origin"], self.summary["origin_group"])
+        return identify(self.config, origin).across(self.across)
 
     @property
     def id(self) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,9 @@ def write_run(
     run_id = hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=5).hexdigest()
     last = {key: value for line in lines for key, value in line.items()}
     totals = {"status": "finished", "id": run_id, "seed": seed, "wall_seconds": 1.5, **last}
+    if compressor == "hard_threshold":
+        by_rule = 1 / (2 * math.sqrt(settings["density"] * NUM_PARAMETERS))
+        totals["compression/threshold"] = by_rule if settings["threshold"] is None else settings["threshold"]
     totals |= {"best": {}, "layers": _layers(), "data": {"name": "digits"}, **(summary or {})}
     totals = {key: value for key, value in totals.items() if value is not None}
     path = folder / name / run_id
@@ -124,7 +128,7 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
             "weight_decay": 1e-4,
             "no_decay": ["batch_norm"],
         },
-        "schedule": {"_target_": "trainers.schedules.schedules.Constant"},
+        "schedule": {"_target_": "trainers.schedules.schedules.ConstantRate"},
         "trainer": {
             "_target_": "trainers.settings.TrainerSettings",
             "epochs": 3,

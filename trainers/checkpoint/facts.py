@@ -41,7 +41,7 @@ class Facts(TypedDict):
     best: dict[str, float]
     search: SearchFacts
     optimizer: Skeleton
-    optimizer_name: str | None  # None in checkpoints of earlier versions
+    optimizer_name: str
     average_period: int | None
     # added when the state is saved
     seconds: NotRequired[float]

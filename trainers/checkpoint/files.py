@@ -52,7 +52,7 @@ class Checkpoint:
         """The facts from the first process."""
         facts = self.descriptions[0]["facts"]
         assert facts is not None  # checked by ``_read_descriptions``
-        return {"moved": 0, "optimizer_name": None, **facts}
+        return facts
 
     @property
     def run(self) -> str:

@@ -44,7 +44,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
     """Check the saved optimizer's state against the names and shapes of this optimizer's state."""
     facts, here = snapshot.facts, type(state.optimizer).__name__.lstrip("_")
     there = facts["optimizer_name"]
-    if there not in (None, here):
+    if there != here:
         raise CheckpointMismatch(
             f"{snapshot.place} has another optimizer: {there} in the checkpoint and {here} in this run"
         )

@@ -29,7 +29,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-from trainers.config import help_page, nearest, old_names, sweep_jobs
+from trainers.config import help_page, nearest, sweep_jobs
 from trainers.config import yaml_loader as config_yaml
 from trainers.config.hydra_section import check_files, check_named_code, refuse
 from trainers.config.installed import config_folders
@@ -71,9 +71,6 @@ class GuardedRepository(CachingConfigRepository):
 
     def load_config(self, config_path: str) -> Any:
         found = self._read(config_path)
-        group, _, name = config_path.partition("/")
-        if found is None and group == "sweeps" and name in old_names.SWEEPS:
-            raise ConfigCompositionException(f"+sweeps={name} is now +sweeps={old_names.SWEEPS[name]}")
         if found is not None and config_path.startswith(f"{FOR_AGENTS}/"):
             raise ConfigCompositionException(
                 f"{config_path} is for the agents of Weights & Biases: use wandb sweep {config_path}.yaml"

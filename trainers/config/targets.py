@@ -16,11 +16,9 @@ import yaml
 
 from trainers.config import installed
 from trainers.files.plain import Config
-from trainers.identity.effects import FIRST_NAMES, FORMER_NAMES, RENAMED
 from trainers.names import full_name
 
 ROOT = Path(__file__).parents[2]
-_MOVED = {first: name for name, first in FIRST_NAMES.items()} | FORMER_NAMES
 
 
 class Group(NamedTuple):
@@ -189,8 +187,6 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
         rule += f" or of a module that an installed package declares in {installed.GROUPS[path[0]]}"
     if not isinstance(value, str):
         raise ValueError(f"{rule}, got {_shown(value)}")
-    if value in _MOVED:
-        raise ValueError(f"{where}: {value} is now {_MOVED[value]}")
     parts = value.split(".")
     module = ".".join(parts[:-1])
     plain = all(part.isidentifier() and not part.startswith("_") for part in parts)
@@ -239,8 +235,6 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     owner = where.rpartition(".")[0]
     settable = parameters.keys() - group.given
     unknown = sorted(settings.keys() - {"_target_", "_partial_"} - settable)
-    if unknown and f"{owner}.{unknown[0]}" in RENAMED:
-        raise ValueError(f"{owner}.{unknown[0]} is now {RENAMED[f'{owner}.{unknown[0]}']}")
     if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
         raise ValueError(f"{owner}.{unknown[0]} has no effect: {name} has no such setting")
     required = (p for p in settable if parameters[p].default is parameters[p].empty)

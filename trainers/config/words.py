@@ -8,7 +8,6 @@ from hydra._internal.utils import get_args_parser
 
 from trainers.config.api_keys import refuse_keys
 from trainers.config.guard import CONF
-from trainers.identity.effects import RENAMED
 
 _IDLE = {
     "hydra.run.dir": "output=DIR sets the place of run folders",
@@ -17,8 +16,7 @@ _IDLE = {
 
 
 def checked(words: Sequence[str]) -> list[str]:
-    """The words in Hydra's form. Raises ``ValueError`` for malformed words, for secrets, and for settings by
-    a former name."""
+    """The words in Hydra's form. Raises ``ValueError`` for malformed words and for secrets."""
     found = [_bracketed(home_expanded(word)) for word in words]
     refuse_keys(found)
     _require_readable(found)
@@ -27,8 +25,6 @@ def checked(words: Sequence[str]) -> list[str]:
         key = word.partition("=")[0].lstrip("+~")
         if key in _IDLE:
             raise ValueError(f"{key} has no effect: {_IDLE[key]}")
-        if key in RENAMED:
-            raise ValueError(f"{key} is now {RENAMED[key]}")
     return found
 
 

@@ -54,10 +54,7 @@ FIRST_NAMES = {
         for name in ("Cosine", "Linear", "WarmupStep")
     },
 }
-# Names that parts had between the first and the current one.
-FORMER_NAMES = {"trainers.schedules.schedules.Constant": "trainers.schedules.schedules.ConstantRate"}
-FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # current and first name of settings
-RENAMED = {first: key for key, first in FIRST_KEYS.items()}
+FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # the same for settings
 # Values of settings that are missing from a config. An identity contains only settings with another value, so
 # a new setting does not change old ids. For all settings not listed this value is null.
 DEFAULTS: dict[str, Value] = {
@@ -123,8 +120,7 @@ def alike(value: object) -> Value:
     if isinstance(value, float) and value.is_integer():
         return int(value)  # an int has no -0
     if isinstance(value, str):
-        name = FORMER_NAMES.get(value, value)
-        return FIRST_NAMES.get(name, name)
+        return FIRST_NAMES.get(value, value)
     return value if value is None or isinstance(value, (int, float, bool)) else str(value)
 
 

@@ -46,14 +46,6 @@ def test_a_threshold_is_called_by_the_lambda_in_force_and_the_density_reached(tm
     ]
 
 
-def test_what_the_run_recorded_comes_before_the_rule(tmp_path: Path) -> None:
-    rule = {"threshold": None, "density": 0.01}
-    write_run(tmp_path, compressor="hard_threshold", settings=rule, summary={"compression/threshold": 0.2})
-    write_run(tmp_path, compressor="hard_threshold", seed=1, settings=rule, summary={"layers": None})
-    recorded, unknown = read_runs([tmp_path])
-    assert sorted([lambda_in_force(recorded) or 0, lambda_in_force(unknown) or 0]) == [0, 0.2]
-
-
 def test_two_methods_of_one_name_keep_their_settings(tmp_path: Path) -> None:
     """One lambda is computed by the rule, one is set; both are equal in the four digits shown."""
     threshold = 1 / (2 * math.sqrt(0.01 * NUM_PARAMETERS))
