@@ -17,7 +17,13 @@ from data.checks import is_number, require_count, require_flag, shown
 MOST_POSITIONS = 2**17  # positions; each has an embedding, and attention is quadratic in their number
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
 # Settings of a config.json that are read; others do not change the network, or name code.
-_READ = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+_READ: tuple[str, ...] = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
 _READ += ("max_position_embeddings", "type_vocab_size", "hidden_act", "hidden_dropout_prob")
 _READ += ("attention_probs_dropout_prob", "classifier_dropout", "initializer_range", "layer_norm_eps")
 _READ += ("pad_token_id",)
@@ -32,7 +38,7 @@ _NEW_LAYERS = {
 class Classifier(nn.Module):
     """Sentence classifier on the last state of the first unit."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Any) -> None:  # of transformers
         super().__init__()
         self.network = network
 
@@ -44,7 +50,7 @@ class Classifier(nn.Module):
 class MaskedModel(nn.Module):
     """Model of masked words; the output layer is the embedding's transpose."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Any) -> None:  # of transformers
         super().__init__()
         self.network = network
 
@@ -92,7 +98,7 @@ def bert(
     if not masked:
         changes["num_labels"] = num_classes
     if pretrained is not None:
-        network = _pretrained(pretrained, download, vocabulary_size, masked, changes)
+        network: Any = _pretrained(pretrained, download, vocabulary_size, masked, changes)
     else:
         layers, width = SIZES[config]
         network = _drawn(vocabulary_size, layers, width, positions or 512, masked, changes)
@@ -156,15 +162,15 @@ def _pretrained(
     logging.disable_progress_bar()
     where = {"local_files_only": not download}
     try:
-        files = [cached_file(name, file, **where) for file in ("config.json", "model.safetensors")]
-        if None in files:  # a file is missing, and transformers raised no error
+        described, tensors = (cached_file(name, f, **where) for f in ("config.json", "model.safetensors"))
+        if described is None or tensors is None:  # missing, and transformers raised no error
             raise FileNotFoundError
     except OSError as error:
         raise FileNotFoundError(_not_there(name, download)) from error
     configuration, network = _classes(masked)
     try:
-        settings = _read_settings(Path(files[0]))
-        state = load_file(files[1])
+        settings = _read_settings(Path(described))
+        state = load_file(tensors)
         for part, tensor in state.items():
             if not tensor.isfinite().all():
                 raise ValueError(f"{part} in model.safetensors is not finite")

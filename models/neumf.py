@@ -65,7 +65,7 @@ def neumf(
     first width and a dropout outside [0, 1).
     """
     require_count("model.factors", factors)
-    is_list = isinstance(hidden, Sequence) and not isinstance(hidden, str) and len(hidden) > 0
+    is_list = isinstance(hidden, (list, tuple)) and len(hidden) > 0
     if not is_list or not all(map(is_count, hidden)) or hidden[0] % 2:
         rule = "a list of integers >= 1, the first one even"
         raise ValueError(f"model.hidden must be {rule}, got {shown(hidden)}")

@@ -125,7 +125,9 @@ class SqueezeExcitationBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(planes)
         self.conv2 = nn.Conv2d(planes, planes, 3, padding=1, bias=False)
         self.excitation = SqueezeExcitation(planes, planes // REDUCTION)
-        self.shortcut = None if downsample is None else downsample[0]  # without its BatchNorm
+        self.shortcut = (
+            downsample[0] if isinstance(downsample, nn.Sequential) else None
+        )  # without its BatchNorm
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, inplanes, H, W] to [B, planes, ceil(H / stride), ceil(W / stride)]."""

@@ -1,5 +1,7 @@
 """Variants of an image network: small (for small images) and imagenet (torchvision's)."""
 
+from typing import Any
+
 from torch import nn
 
 VARIANTS = ("auto", "small", "imagenet")
@@ -34,14 +36,11 @@ def is_imagenet(model: str, input_shape: tuple[int, ...], variant: str) -> bool:
 
 def like(convolution: nn.Conv2d, *, channels: int) -> nn.Conv2d:
     """A copy of ``convolution`` with ``channels`` inputs, initialised as in torchvision's ResNet."""
-    fresh = nn.Conv2d(
-        channels,
-        convolution.out_channels,
-        convolution.kernel_size,
-        stride=convolution.stride,
-        padding=convolution.padding,
-        bias=convolution.bias is not None,
-    )
+    shape: dict[str, Any] = {
+        name: getattr(convolution, name) for name in ("kernel_size", "stride", "padding")
+    }
+    bias = convolution.bias is not None
+    fresh = nn.Conv2d(channels, convolution.out_channels, **shape, bias=bias)
     nn.init.kaiming_normal_(fresh.weight, mode="fan_out", nonlinearity="relu")
     if fresh.bias is not None:
         nn.init.zeros_(fresh.bias)

@@ -49,7 +49,8 @@ def _vgg(
         if channels != 3:
             model.features[0] = like(model.features[0], channels=channels)
         return model
-    layers, side = [], min(sides)
+    layers: list[nn.Module] = []
+    side = min(sides)
     for layer in make_layers(cfgs[configuration], batch_norm=True):
         if isinstance(layer, nn.Conv2d):
             layers.append(like(layer, channels=layer.in_channels if layers else channels))

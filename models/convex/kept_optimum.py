@@ -76,7 +76,7 @@ def _hash(rows: Any, weights: np.ndarray, l2: float | None) -> str:
     sparse = hasattr(rows, "indptr")
     parts = [rows.indptr, rows.indices, rows.data] if sparse else [rows]
     for part in [*parts, weights]:
-        digest.update(np.ascontiguousarray(part))
+        digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
