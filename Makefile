@@ -2,18 +2,12 @@
 # make test    set up .venv with [dev] and run the checks: format, lint, types and tests; prints the ten slowest tests
 # make test-slow   the slow tests
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
-#   accordion        ACCORDION against a hard threshold and Top-k, three seeds; a quarter of an hour
-#   autolrs          AutoLRS against a tuned constant rate, steps and a cosine, three seeds; half an hour
 #   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; a day on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
 #   league           every method at three byte budgets on four tasks, all tuned in the same way, three seeds; some twenty hours
 #   main             the main job with four methods and three seeds; half an hour
-#   methods          every method on three small tasks, at a tuned rate, with three seeds; four hours
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
-#   small            every preset of experiment=small/ with three methods and three seeds; an hour or two
-#   three_parameters scheme, coordinates, scope and feedback on two networks; half an hour
-#   topk_convergence the convergence of Top-k: 63 runs; under half an hour
 #   wikitext2        the small LSTM on the whole of WikiText-2, with DATA_DIR=its folder; some three hours on one core
 # make paper   the figures of the paper's sweeps, from their runs in OUTPUTS/paper: docs/guides/reproduce_the_paper.md
 # make gpu     measure kernels, methods, steps and collectives on an NVIDIA GPU, and write their page; nine minutes.
@@ -27,7 +21,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regret small three_parameters topk_convergence wikitext2
+STUDIES := cifar10 convex lambda_vs_k league main regret wikitext2
 .PHONY: run test test-slow format dist docs gpu paper $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -45,22 +39,14 @@ test-slow: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile
 
 # Finished runs are not run again.
-accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
+convex lambda_vs_k main regret: $(RESULTS)
 	.venv/bin/python -m sweeps $@ $(ARGS)
 	.venv/bin/python -m results study $@
 
 # Jobs may fail, for example if their data are missing: the table of their sweep names them, and the page lacks them.
-cifar10 small three_parameters wikitext2: $(RESULTS)
+cifar10 wikitext2: $(RESULTS)
 	-.venv/bin/python -m sweeps $@ --keep-going $(ARGS)
 	.venv/bin/python -m results study $@
-
-# The rates are tuned first. If a rate differs from the committed file, the command ends, so that it can be committed. Methods
-# may fail at high rates.
-methods: $(RESULTS)
-	-.venv/bin/python -m sweeps 'methods/rates_*' --keep-going $(ARGS)
-	.venv/bin/python -m results study methods --tune
-	-.venv/bin/python -m sweeps 'methods/seeds_*' --keep-going $(ARGS)
-	.venv/bin/python -m results study methods
 
 # Its trainings depend on each other: pilot runs find the settings with which the rates are tuned. ARGS="--task madelon" runs
 # one task of four.

@@ -4,7 +4,7 @@
 environment, records and summary of each, without checkpoints. The records keep only the metrics that the page
 reads. Runs whose curves the page does not read, such as pilots, keep only the last record. With --unpack the
 runs are written below --root, where `make NAME` finds them finished. Run folders that exist there are kept as
-they are.
+they are. A finished study, whose code has been deleted, can only be unpacked.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from results.command import in_a_line, parser, writing_over
 from results.studies.command import STUDIES, load
-from results.studies.kit import ROOT, Study
+from results.studies.kit import PAGES, ROOT, Study
 from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
 
 FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
@@ -31,23 +31,26 @@ LARGEST_SUM = 2**28  # bytes of an uncompressed archive, whose files are in memo
 
 def main(arguments: list[str] | None = None) -> int:
     own = parser("archive", __doc__ or "")
-    own.add_argument("name", metavar="NAME", choices=STUDIES, help=f"a study: {', '.join(STUDIES)}")
+    archived = {path.parent.name for path in (ROOT / PAGES).glob("*/runs.tar.xz")}
+    names = sorted({*STUDIES, *archived})
+    own.add_argument("name", metavar="NAME", choices=names, help=f"a study: {', '.join(names)}")
     own.add_argument("--unpack", action="store_true", help="write the archive's runs below --root")
     own.add_argument(
         "--root", type=Path, default=Path("outputs"), help="where the sweeps' outputs are (default: outputs)"
     )
     own.add_argument("--file", type=Path, metavar="FILE", help="another archive")
     options = own.parse_args(sys.argv[1:] if arguments is None else arguments)
-    study = load(options.name)
-    path = options.file or ROOT / study.folder / "runs.tar.xz"
-    return in_a_line(lambda: _work(study, path, options))
+    path = options.file or ROOT / PAGES / options.name / "runs.tar.xz"
+    return in_a_line(lambda: _work(path, options))
 
 
-def _work(study: Study, path: Path, options: argparse.Namespace) -> None:
+def _work(path: Path, options: argparse.Namespace) -> None:
     if options.unpack:
         print(f"{unpack(path, options.root)} runs written to {options.root}")
+    elif options.name in STUDIES:
+        print(f"{pack(load(options.name), options.root, path)} runs in {path}")
     else:
-        print(f"{pack(study, options.root, path)} runs in {path}")
+        raise ValueError(f"the study {options.name} is finished: its archive can only be unpacked")
 
 
 def pack(study: Study, root: Path, path: Path) -> int:

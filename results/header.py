@@ -4,7 +4,6 @@ Needs only the standard library, because benchmarks also use it.
 """
 
 import argparse
-import dataclasses
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -150,17 +149,6 @@ def parse(page: str) -> Header:
         seeds=_numbers(found["Seeds"]) if "Seeds" in found else (),
         date=found.get("Date", ""),
     )
-
-
-def copy(page: str, handwritten: str) -> str:
-    """The page ``handwritten`` with the header of ``page``, except for a command in its old header."""
-    title, _, rest = handwritten.partition("\n")
-    made, lines = parse(page), rest.lstrip("\n").splitlines(keepends=True)
-    while lines and _LINE.match(lines[0]):
-        fact = _LINE.match(lines.pop(0))
-        if fact[1] == "Command":
-            made = dataclasses.replace(made, command=fact[2].strip("`"))
-    return under_title(f"{title}\n{''.join(lines)}", made)
 
 
 def ranges(seeds: Sequence[int]) -> str:

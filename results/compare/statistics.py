@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -35,15 +35,6 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
     mean = math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(sum(values))
     deviation = standard_deviation(values)
     return mean, None if deviation is None else quantile(len(values) - 1) * deviation / math.sqrt(len(values))
-
-
-def mean_and_half(values: Iterable[float]) -> tuple[float, float]:
-    """The mean and the half width of its interval, 0 without an interval; (NaN, 0) for no values."""
-    values = list(values)
-    if not values:
-        return math.nan, 0.0
-    mean, half = mean_and_interval(values)
-    return mean, half or 0.0
 
 
 def standard_deviation(values: Sequence[float], scale: float | None = None) -> float | None:

@@ -22,9 +22,9 @@ class Curve:
     seeds: np.ndarray  # [points, seeds]
 
 
-def metric(name: str, factor: float = 1.0, offset: float = 0.0) -> Quantity:
-    """A recorded metric, times ``factor``, plus ``offset``."""
-    return lambda run: run.curve(name) * factor + offset
+def metric(name: str, factor: float = 1.0) -> Quantity:
+    """A recorded metric, times ``factor``."""
+    return lambda run: run.curve(name) * factor
 
 
 def epochs(run: Run) -> pd.Series:

@@ -61,7 +61,6 @@ class Panel:
     lines: tuple[Line, ...]
     joined: tuple[tuple[str, ...], ...] = ()  # names of single marks that a thin line connects, in order
     across: tuple[tuple[str, float], ...] = ()  # thin horizontal lines: name, which has a style, and height
-    references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # dotted grey lines
     has_rows: bool = False  # each y is a row with a name: marks alone, since no line leads from row to row
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -127,11 +126,7 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
 def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[str]] | None = None) -> Panel:
     """A mark per method for the values at the end of its runs; lines connect the methods of a family."""
     seeds = {
-        method: [
-            np.array(
-                [[each.offset + each.factor * run.summary[each.name] for each in (x, y)] for run in runs]
-            )
-        ]
+        method: [np.array([[each.factor * run.summary[each.name] for each in (x, y)] for run in runs])]
         for method, runs in methods.items()
     }
     panel = through(seeds, x, y, across_too=True)
@@ -147,17 +142,13 @@ def through(
     y: Metric,
     *,
     across_too: bool = False,
-    across: Iterable[tuple[str, float]] = (),
-    places: Iterable[tuple[float, str]] = (),
-    title: str = "",
 ) -> Panel:
     """A line per name through its marks; a mark is an array with its seeds, [seeds, 2].
 
-    ``across_too``: intervals also along x. ``across``: names and heights of thin horizontal lines.
+    ``across_too``: intervals also along x.
     """
-    across = tuple(across)
     x_scale = _scale(x, seeds, 0)
-    y_scale = _scale(y, seeds, 1, also=[np.array([height]) for _, height in across])
+    y_scale = _scale(y, seeds, 1)
     lines: list[Line] = []
     notes: list[str] = []
     equal: tuple[str, ...] = ()
@@ -174,19 +165,9 @@ def through(
             on_intervals, same = _on_intervals(tuple(lines), seeds, what, number, scale)
             notes += on_intervals
             equal += same
-    axes = Axis(x.label, x_scale, tuple(places)), Axis(y.label, y_scale)
+    axes = Axis(x.label, x_scale), Axis(y.label, y_scale)
     once = tuple(dict.fromkeys(notes))
-    return Panel(*axes, tuple(lines), across=across, title=title, notes=once, equal=equal)
-
-
-def single(lines: Sequence[tuple[str, np.ndarray, np.ndarray]], x: Metric, y: Metric, title: str) -> Panel:
-    """Lines of single runs: name, x and y of each; several may share a name."""
-    x_scale, y_scale = (
-        scale_of([line[number] for line in lines], can_be_logarithmic=what.can_be_logarithmic)
-        for number, what in ((1, x), (2, y))
-    )
-    shown = tuple(Line(name, along, _shown(height, y_scale)) for name, along, height in lines)
-    return Panel(Axis(x.label, x_scale), Axis(y.label, y_scale), shown, title=title)
+    return Panel(*axes, tuple(lines), notes=once, equal=equal)
 
 
 def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
@@ -246,7 +227,6 @@ def _scale(
     seeds: Mapping[str, Sequence[np.ndarray]],
     number: int,
     means: Sequence[np.ndarray] | None = None,
-    also: Sequence[np.ndarray] = (),
 ) -> Scale:
     """The scale of axis ``number``, 0 or 1, for the means, the seeds and their intervals."""
     if what.limits is not None:
@@ -255,7 +235,7 @@ def _scale(
     intervals = [found for each in values if (found := interval_of(each)) is not None]
     lows, highs = np.array(intervals).reshape(-1, 2).T
     if means is None:
-        means = [np.array([each.mean() for each in values]), *also]
+        means = [np.array([each.mean() for each in values])]
     options = {"can_be_logarithmic": what.can_be_logarithmic, "limit": what.limit}
     return scale_of(means, [lows], [highs], shown=values, **options)
 
@@ -313,7 +293,7 @@ def _listed(names: Sequence[str], of: Mapping[str, Any]) -> str:
 
 
 def _quantity(what: Metric) -> Quantity:
-    quantity = what.quantity or metric(what.name, what.factor, what.offset)
+    quantity = what.quantity or metric(what.name, what.factor)
     return smoothed(quantity) if what.noisy else quantity
 
 

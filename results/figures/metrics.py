@@ -14,7 +14,6 @@ class Metric(NamedTuple):
     name: str
     label: str  # with its unit
     factor: float = 1.0  # from the recorded to the drawn unit
-    offset: float = 0.0  # in the drawn unit
     can_be_logarithmic: bool = True
     noisy: bool = False  # varies from step to step, so a curve is a running median
     limit: float | None = None  # the largest possible value
@@ -52,16 +51,6 @@ def of_measure(measure: Measure) -> Metric:
     higher = any(part in measure.name for part in _HIGHER)
     limit = measure.factor if higher else None
     return Metric(measure.name, measure.label, measure.factor, can_be_logarithmic=not higher, limit=limit)
-
-
-def as_error(what: Metric) -> Metric:
-    """An accuracy as the share of errors, whose logarithm shows differences near 100 %; others unchanged."""
-    if "accuracy" not in what.name or what.limit is None:
-        return what
-    label = what.label.replace("accuracy", "error")
-    return what._replace(
-        label=label, factor=-what.factor, offset=what.limit, can_be_logarithmic=True, limit=None
-    )
 
 
 def quality(runs: Sequence[Run], name: str | None = None) -> Metric | None:

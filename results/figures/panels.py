@@ -15,7 +15,6 @@ from results.read.run import Run
 
 MOST_POINTS = 600  # of a curve
 BAR_ALPHA, BAR_WIDTH = 0.25, 4.5  # opacity of an interval's bar; its width in points
-REFERENCE = "#888888"
 LAYERS = Metric("layer", "layer", can_be_logarithmic=False)
 
 
@@ -56,8 +55,6 @@ def draw(axis: Any, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> No
             getattr(axis, f"{which}axis").set_minor_locator(NullLocator())
     axis.set(xlabel=panel.x.label, ylabel=panel.y.label)
     axis.set_title(panel.title, fontsize=9)
-    for x, y in panel.references:
-        axis.plot(x, y, color=REFERENCE, linestyle=(0, (1, 2)), linewidth=1.2, label="_")
     mark_of = {line.name: line.marks[0] for line in panel.lines if line.marks}
     for names in panel.joined:
         style = styles[names[len(names) // 2]]

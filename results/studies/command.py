@@ -14,7 +14,7 @@ from pathlib import Path
 from results import header, studies
 from results.command import in_a_line, parser
 from results.figures import saving
-from results.studies.kit import Study, make, tune
+from results.studies.kit import Study, make
 
 STUDIES = tuple(
     sorted(
@@ -47,10 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(study: Study, options: argparse.Namespace) -> None:
     if study.train is not None:
         study.train.run(options)
-    if getattr(options, "tune", False):
-        tune(study, options)
-    else:
-        make(study, options)
+    make(study, options)
 
 
 def load(name: str) -> Study:
@@ -71,10 +68,6 @@ def add_options(own: argparse.ArgumentParser, study: Study | None = None) -> Non
         own.add_argument(extra.name, help=extra.help, **kind)
     if study is not None and study.train is not None:
         study.train.add_options(own)
-    if study is not None and study.tune is not None:
-        own.add_argument(
-            "--tune", action="store_true", help="choose what the study's later sweeps read, and end"
-        )
 
 
 def _questions() -> str:

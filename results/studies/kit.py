@@ -53,16 +53,11 @@ class Study:
     page: Callable[..., str]  # makes Markdown from the runs and the value of ``option``
     outputs: tuple[str, ...] = ()  # folders of its runs, below the root of outputs; by default NAME
     figures: Callable[..., Figures] | None = None  # with the same arguments
-    file: str = ""  # file name of the page in results/pages/NAME; by default NAME.md
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
     keeps: Callable[[Run], bool] = lambda _: True
     option: Option | None = None
     curves: tuple[str, ...] | None = (
         None  # beginnings of the names of metrics that the page reads from records; None: all
-    )
-    handwritten_pages: tuple[str, ...] = ()  # pages about its numbers, which get the header of its page
-    tune: Callable[[Sequence[Run]], bool] | None = (
-        None  # writes what the runs of the option's folder determine; returns whether it changed
     )
     train: Training | None = None  # for a study whose next training depends on earlier results
     more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # of the same runs, by file
@@ -75,10 +70,6 @@ class Study:
     @property
     def folder(self) -> Path:
         return PAGES / self.name
-
-    @property
-    def page_file(self) -> str:
-        return self.file or f"{self.name}.md"
 
 
 def make(study: Study, options: argparse.Namespace) -> None:
@@ -93,7 +84,7 @@ def make(study: Study, options: argparse.Namespace) -> None:
     text = header.under_title(study.page(runs, *further), made)
     pages = {file: write(runs, options.allow_modified) for file, write in (study.more_pages or {}).items()}
     folder = ROOT / study.folder if is_ours else None
-    path = options.table or (folder / study.page_file if folder else None)
+    path = options.table or (folder / f"{study.name}.md" if folder else None)
     if study.figures is not None:
         place = options.figures or folder or outputs[0] / "figures"
         save_all(study.figures(runs, *further), place, pdf=options.pdf)
@@ -102,20 +93,6 @@ def make(study: Study, options: argparse.Namespace) -> None:
         for file, other in pages.items():
             hand_out(other, path.parent / file)
     hand_out(text, path)
-    if is_ours and options.table is None:
-        for handwritten in study.handwritten_pages:
-            page = ROOT / handwritten
-            hand_out(header.copy(text, page.read_text(encoding="utf-8")), page)
-
-
-def tune(study: Study, options: argparse.Namespace) -> None:
-    """Write the file of choices, such as learning rates, that a study's later sweeps read.
-
-    Raises ``ValueError`` if the file changed: it must be committed before the runs of a page.
-    """
-    _, others = _further(study, options, is_ours=True)
-    if study.tune is not None and study.tune(others):
-        raise ValueError(f"the choices of {study.command} have changed: commit them, then run it again")
 
 
 def _further(

@@ -19,7 +19,6 @@ LONGEST = (
     "test_refusals.py",
     "results/studies/test_convex_study.py",
     "test_gpu_bench.py",
-    "results/studies/test_three_parameters.py",
     "trainers/test_neumf_layouts.py",
     "compressors/test_contract.py",
     "trainers/test_gap.py",

@@ -11,7 +11,7 @@ from run_folders import write_run
 from results.__main__ import main
 from results.archive import FILES
 from results.read.folders import read_runs
-from results.studies.command import load
+from results.studies.command import STUDIES, load
 from results.studies.kit import ROOT
 
 PAGES = ROOT / "results" / "pages"
@@ -102,6 +102,13 @@ def test_without_a_finished_run_it_says_so(tmp_path: Path, capsys: pytest.Captur
     assert not (tmp_path / "a").exists()
 
 
+def test_a_finished_study_can_only_be_unpacked(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["archive", "small", "--unpack", "--root", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f" runs written to {tmp_path}\n")
+    assert main(["archive", "small", "--root", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: the study small is finished: ")
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -166,7 +173,9 @@ def test_a_flipped_bit_is_one_line(root: Path, tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize("study", sorted(path.parent.name for path in PAGES.glob("*/runs.tar.xz")))
+@pytest.mark.parametrize(
+    "study", sorted(name for path in PAGES.glob("*/runs.tar.xz") if (name := path.parent.name) in STUDIES)
+)
 def test_a_page_follows_from_its_archive(study: str, tmp_path: Path) -> None:
     outputs, page = tmp_path / "outputs", tmp_path / f"{study}.md"
     assert main(["archive", study, "--unpack", "--root", str(outputs)]) == 0

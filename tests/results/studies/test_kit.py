@@ -1,6 +1,5 @@
 """Common code of all studies: where pages are written, and missing runs."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from results import header
 from results.studies import command, kit
 from results.studies.kit import Option, Study
 
-main = command_of_results("study", "small")
+main = command_of_results("study", "regret")
 
 
 def page(runs: list, *further: object) -> str:
@@ -19,13 +18,12 @@ def page(runs: list, *further: object) -> str:
 
 
 STUDY = Study(
-    name="small",
+    name="regret",
     question="How many runs?",
     page=page,
     outputs=("a", "b"),
     option=Option(name="--beside", help="further runs", output="c"),
     more_pages={"table.md": lambda runs, allow_modified: f"# {len(runs)} rows, {allow_modified}\n"},
-    handwritten_pages=("docs/words.md",),
 )
 
 
@@ -35,8 +33,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for output, seeds in (("a", (0, 1)), ("b", (2,)), ("c", (3, 4, 5))):
         for seed in seeds:
             write_run(tmp_path / "outputs" / output, seed=seed)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/words.md").write_text("# Words\n\n- Command: `python of_its_own.py`\n\nThree runs.\n")
     monkeypatch.setattr(kit, "ROOT", tmp_path)
     monkeypatch.setattr(command, "load", lambda name: STUDY)
     return tmp_path
@@ -46,28 +42,24 @@ def test_runs_of_the_sweeps_make_the_pages_of_the_repository(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--root", str(root / "outputs")]) == 0
-    folder = root / "results/pages/small"
-    text = (folder / "small.md").read_text()
+    folder = root / "results/pages/regret"
+    text = (folder / "regret.md").read_text()
     assert text.endswith("\n\n3 runs, [3].\n")
     made = header.parse(text)
-    assert (made.command, made.seeds) == ("make small", (0, 1, 2, 3, 4, 5))
+    assert (made.command, made.seeds) == ("make regret", (0, 1, 2, 3, 4, 5))
     assert (folder / "table.md").read_text() == "# 3 rows, False\n"
-    words = (root / "docs/words.md").read_text()
-    assert header.parse(words) == dataclasses.replace(made, command="python of_its_own.py")
-    assert words.endswith("\n\nThree runs.\n")
-    written = [folder / "table.md", folder / "small.md", root / "docs/words.md"]
-    assert capsys.readouterr().out.splitlines()[-3:] == list(map(str, written))
+    written = [folder / "table.md", folder / "regret.md"]
+    assert capsys.readouterr().out.splitlines()[-2:] == list(map(str, written))
 
 
 def test_other_runs_leave_the_repository_alone(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (root / "docs/words.md").read_text()
     assert main([str(root / "outputs/c")]) == 0
     assert capsys.readouterr().out.endswith("\n\n3 runs, [0].\n")
     assert main([str(root / "outputs/c"), "--beside", str(root / "outputs/a")]) == 0
     assert capsys.readouterr().out.endswith("\n\n3 runs, [2].\n")
     assert main([str(root / "outputs/c"), "--table", str(root / "elsewhere/page.md")]) == 0
     assert sorted(path.name for path in (root / "elsewhere").iterdir()) == ["page.md", "table.md"]
-    assert not (root / "results").exists() and (root / "docs/words.md").read_text() == before
+    assert not (root / "results").exists()
 
 
 def test_runs_that_are_missing_are_one_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
