@@ -37,28 +37,6 @@ from trainers.identity.identity import (
     text,
 )
 
-# Another valid word for settings with a fixed set of words; other settings take another number or name.
-OTHER_WORDS = {
-    "compressor.residual": "mean",
-    "compressor.schedule": "exponential",
-    "data.objective": "masked",
-    "data.partition": "by_label",
-    "data.reshard": "epoch",
-    "device": "cpu",
-    "feedback.scale": "step",
-    "kernels": "reference",
-    "model.config": "bert_base",
-    "model.variant": "small",
-    "optimizer.nesterov": "release",
-    "resume": "never",
-    "scope": "global",
-    "tracker.mode": "offline",
-    "trainer.nonfinite": "skip",
-    "trainer.precision": "bf16",
-    "trainer.reduction": "all_reduce",
-    "wire.indices": "rice",
-    "wire.values": "bf16",
-}
 # Written by hand: all settings in conf/ that change no result while the other settings have their defaults.
 IDLE = {
     *("budget.density", "budget.schedule", "budget.threshold"),
@@ -73,58 +51,44 @@ IDLE = {
     *(f"tracker.destinations.{name}" for name in ("wandb", "tensorboard", "trackio", "none")),
 }
 LIBSVM = "data.convex.libsvm.libsvm"
+OVERLAP, INT8, DENSE = {"trainer.overlap": True}, {"wire.values": "int8"}, "compressors.none.NoCompression"
 # Settings with an effect in some configs only: key, config without effect, config with effect.
 DEPENDS = [
     ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
     ("data.root", {}, {"data._target_": "data.images.folder.image_folder"}),
-    (
-        "data.root",
-        {"data._target_": LIBSVM, "data.name": "a9a"},
-        {"data._target_": LIBSVM, "data.name": "mine"},
-    ),
+    ("data.root", *({"data._target_": LIBSVM, "data.name": name} for name in ("a9a", "mine"))),
     ("trainer.epochs", {"trainer.steps": 10}, {}),
-    ("trainer.overlap", {}, {"wire.values": "int8"}),
+    ("trainer.overlap", {}, INT8),
     ("trainer.overlap", {}, {"wire.indices": "auto"}),
-    ("trainer.bucket_megabytes", {"trainer.overlap": True}, {"trainer.overlap": True, "wire.values": "int8"}),
-    ("trainer.bucket_megabytes", {"wire.values": "int8"}, {"trainer.overlap": True, "wire.values": "int8"}),
+    ("trainer.bucket_megabytes", OVERLAP, OVERLAP | INT8),
+    ("trainer.bucket_megabytes", INT8, OVERLAP | INT8),
     ("trainer.evaluate_every", {"data._target_": LIBSVM}, {}),
     ("trainer.evaluation_batch_size", {"data._target_": LIBSVM}, {}),
     ("optimizer.lr", {"schedule._target_": "trainers.schedules.autolrs.AutoLRS"}, {}),
     (
         "optimizer.decay_momentum",
-        {"optimizer.decay_momentum": 0.9, "optimizer.weight_decay": 0.0},
-        {"optimizer.decay_momentum": 0.9, "optimizer.weight_decay": 1e-4},
+        *({"optimizer.decay_momentum": 0.9, "optimizer.weight_decay": decay} for decay in (0.0, 1e-4)),
     ),
     ("schedule.warmup_share", {"schedule.warmup_epochs": 0}, {"schedule.warmup_epochs": None}),
     ("model.config", {"model.pretrained": "folder"}, {}),
     ("compressor.density", {"compressor.threshold": 0.1}, {"compressor.threshold": None}),
     (
         "compressor.gamma_quantile",
-        {"compressor.distribution": "exponential"},
-        {"compressor.distribution": "gamma_pareto"},
+        *({"compressor.distribution": name} for name in ("exponential", "gamma_pareto")),
     ),
-    ("feedback.scale", {"compressor._target_": "compressors.none.NoCompression"}, {}),
-    ("feedback._target_", {"compressor._target_": "compressors.none.NoCompression"}, {}),
-    ("feedback.scale", {"feedback._target_": "compressors.feedback.no_feedback"}, {}),
+    ("feedback.scale", {"compressor._target_": DENSE}, {}),
+    ("feedback._target_", {"compressor._target_": DENSE}, {}),
     *(
         ("feedback.scale", {"feedback._target_": f"compressors.feedback.{name}"}, {})
-        for name in ("EF21", "EF21SGDM", "DIANA")
+        for name in ("no_feedback", "EF21", "EF21SGDM", "DIANA")
     ),
-    (
-        "feedback.momentum",
-        {"compressor._target_": "compressors.none.NoCompression"},
-        {
-            "compressor._target_": "compressors.none.NoCompression",
-            "feedback._target_": "compressors.feedback.MomentumCorrection",
-        },
-    ),
-    (
-        "feedback.momentum",
-        {"compressor._target_": "compressors.none.NoCompression"},
-        {
-            "compressor._target_": "compressors.none.NoCompression",
-            "feedback._target_": "compressors.feedback.EF21SGDM",
-        },
+    *(
+        (
+            "feedback.momentum",
+            {"compressor._target_": DENSE},
+            {"compressor._target_": DENSE, "feedback._target_": f"compressors.feedback.{name}"},
+        )
+        for name in ("MomentumCorrection", "EF21SGDM")
     ),
 ]
 KNOWN_IDS = (  # ids of presets: later versions must find the run folders of this version
@@ -193,10 +157,8 @@ def changed(config: dict[str, Any], **settings: Any) -> dict[str, Any]:
     return config
 
 
-def other(key: str, value: Any) -> Any:
+def other(value: Any) -> Any:
     """Another value of a setting."""
-    if key in OTHER_WORDS:
-        return OTHER_WORDS[key]
     if isinstance(value, bool):
         return not value
     if value is None:
@@ -217,7 +179,7 @@ def test_a_setting_changes_one_of_three_and_the_id_or_is_on_the_list(path: Any) 
     config = chosen(group, path.stem)
     before = identify(config)
     for key, value in leaves({group: config[group]} | {k: v for k, v in base().items() if k == "seed"}):
-        after = identify(changed(config, **{key: other(key, value)}))
+        after = identify(changed(config, **{key: other(value)}))
         differ = outcome(before, after)
         if key in IDLE and (path.stem, key) != ("image_folder", "data.root"):  # the only name of its data
             assert differ == set() and without_effect(config, key).reason, key
@@ -233,7 +195,7 @@ def test_a_setting_of_no_group_changes_one_of_three_or_is_on_the_list() -> None:
     flat |= dict(leaves({"diagnostics": base()["diagnostics"]}))
     assert flat.keys() - IDLE == {"scope", "seed", "workers"}
     for key, value in flat.items():
-        differ = outcome(before, identify(changed(base(), **{key: other(key, value)})))
+        differ = outcome(before, identify(changed(base(), **{key: other(value)})))
         assert differ == (set() if key in IDLE else {"seed" if key == "seed" else "setting", "id"}), key
 
 
@@ -276,21 +238,17 @@ def test_buckets_have_no_effect_where_nothing_is_reduced_in_them(compressor: str
     assert identify(changed(config, **{"trainer.bucket_megabytes": 1})) == identify(config)
 
 
-@pytest.mark.parametrize("key", ["threads", "device", "trainer.overlap", "trainer.bucket_megabytes"])
-def test_what_may_change_the_last_bits_says_so(key: str) -> None:
-    """So may the bucket size: the backend's all-reduce divides every message into equally many pieces."""
-    assert "rounding" in without_effect(changed(base(), **{"trainer.overlap": True}), key).reason
-
-
 def test_ignored_settings_are_those_that_a_factory_of_the_group_takes() -> None:
     """An entry for a renamed or removed setting would have no effect."""
     taken = {
         key
         for path in FILES
-        for key, _ in leaves({path.parent.name: chosen(*path_of(path))[path.parent.name]})
+        for key, _ in leaves({path.parent.name: chosen(path.parent.name, path.stem)[path.parent.name]})
     }
     for path in FILES:
-        module, _, name = str(chosen(*path_of(path))[path.parent.name].get("_target_", "")).rpartition(".")
+        module, _, name = str(
+            chosen(path.parent.name, path.stem)[path.parent.name].get("_target_", "")
+        ).rpartition(".")
         if module:
             factory = getattr(importlib.import_module(module), name)
             taken |= {f"{path.parent.name}.{key}" for key in inspect.signature(factory).parameters}
@@ -298,10 +256,6 @@ def test_ignored_settings_are_those_that_a_factory_of_the_group_takes() -> None:
     assert stated - taken == {"isolate", "diagnostics.every", "feedback"}, (
         "of no group's factory: a group is one"
     )
-
-
-def path_of(path: Any) -> tuple[str, str]:
-    return path.parent.name, path.stem
 
 
 @pytest.mark.parametrize("fact", [SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT])
@@ -349,19 +303,11 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
     del told["feedback.scale"]  # feedback=none accepts a preset's value and ignores it
     from compressors.core.density import Exponential
 
-    told |= {
-        "compressor.schedule.start": {Exponential().start},
-        "compressor.schedule.epochs": {Exponential().epochs},
-    }
+    told |= {f"compressor.schedule.{key}": {getattr(Exponential(), key)} for key in ("start", "epochs")}
     assert {key: {value} for key, value in DEFAULTS.items() if key in told} == told
     others = DEFAULTS.keys() - told.keys()
-    assert others == {
-        "feedback._target_",
-        "feedback.scale",
-        "trainer._target_",
-        "trainer.overlap",
-        "wire._target_",
-    }
+    parts = {f"{group}._target_" for group in ("feedback", "trainer", "wire")}
+    assert others == parts | {"feedback.scale", "trainer.overlap"}
     assert {alike(at(resolved(), key)) for key in others} == {DEFAULTS[key] for key in others}
 
 
@@ -378,17 +324,15 @@ def test_the_ids_of_data_stay_what_they_are(data: str, model: str, known: str) -
     assert identify(config).id == known
 
 
-def test_parts_that_moved_are_where_they_are_said_to_be() -> None:
+def test_every_choice_of_data_has_a_known_id() -> None:
     assert {data for data, _, _ in KNOWN_IDS_OF_DATA} == {path.stem for path in CONF.glob("data/*.yaml")}
-    for name, first in FIRST_NAMES.items():
-        module, _, attribute = name.rpartition(".")
-        assert hasattr(importlib.import_module(module), attribute), name
-        assert first not in FIRST_NAMES
 
 
 @pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
 def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
-    """Configs of older versions, for example in run folders, have the first name."""
+    """So are the ids of archived runs, whichever name their configs have."""
+    module, _, attribute = name.rpartition(".")
+    assert hasattr(importlib.import_module(module), attribute) and first not in FIRST_NAMES
     places = {group.place: key for key, group in GROUPS.items() if f"{name}.".startswith(f"{group.place}.")}
     group = places[max(places, key=len)]
     now, before, else_ = (
@@ -505,11 +449,8 @@ def test_words_of_two_values_are_never_the_same() -> None:
     ]
     values += ["", '"a"', "-", "100k", "bert_tiny", "/data/x.txt"]
     assert len({text(value) for value in values}) == len(values)
-    assert [text(word) for word in ("100k", "bert_tiny", "/data/x.txt")] == [
-        "100k",
-        "bert_tiny",
-        "/data/x.txt",
-    ]
+    plain = ["100k", "bert_tiny", "/data/x.txt"]
+    assert list(map(text, plain)) == plain
     assert named("compressors.random_block.RandomBlock") == "random_block"
 
 
@@ -530,17 +471,11 @@ def test_a_run_that_begins_at_another_runs_checkpoint_is_a_setting_of_its_own() 
     fresh, one, two = (
         identify(base(), origin) for origin in (None, Origin("a 100 x", "f 100"), Origin("b 100 y", "g 100"))
     )
-    assert len({each.id for each in (fresh, one, two)}) == 3
-    assert len({each.setting for each in (fresh, one, two)}) == 3
+    for name in ("id", "setting", "group"):
+        assert len({getattr(each, name) for each in (fresh, one, two)}) == 3
     assert fresh.method == one.method
-    assert len({each.group for each in (fresh, one, two)}) == 3
-
-
-def test_seeds_that_begin_at_their_own_seeds_checkpoints_are_of_one_group() -> None:
-    one, two = (
-        identify(changed(base(), seed=seed), Origin(f"{run} 100 x", "f 100")) for seed, run in enumerate("ab")
-    )
-    assert one.id != two.id and (one.group, one.setting) == (two.group, two.setting)
+    seed_1 = identify(changed(base(), seed=1), Origin("c 100 z", "f 100"))  # its own seed's checkpoint
+    assert one.id != seed_1.id and (one.group, one.setting) == (seed_1.group, seed_1.setting)
 
 
 def test_every_id_is_of_one_cell_and_every_cell_of_one_id() -> None:
