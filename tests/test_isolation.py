@@ -138,7 +138,7 @@ def test_the_end_of_what_starts_the_jobs_costs_one_job(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert [status for status, _ in table(out).values()] == ["failed", "finished"]
-    assert err == "error: the process that starts this sweep's jobs was killed by SIGKILL\n"
+    assert err == "error: the process that starts this sweep's jobs has ended\n"
 
 
 @pytest.mark.slow
@@ -173,12 +173,11 @@ def test_isolate_is_refused_where_it_has_no_effect() -> None:
     assert result.returncode == 1 and result.stderr == "error: isolate has no effect without -m\n"
 
 
-def test_results_come_back_and_faults_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_results_come_back_and_faults_are_told() -> None:
     named = {"model": {"_target_": "no.such.module.Model"}, "seed": 3}
     assert json.loads(run_isolated("json:dumps", named)) == named
     with pytest.raises(JobError, match="KeyError: 'threads'"):
         run_isolated("trainers.run.folder:environment", {"workers": 2})
-    assert "Traceback" in capfd.readouterr().err
     with pytest.raises(JobError, match="its process ended with status 1"):
         run_isolated("sys:exit", named)
     assert json.loads(run_isolated("json:dumps", {})) == {}

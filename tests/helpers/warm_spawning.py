@@ -1,4 +1,4 @@
-"""Processes of multiprocessing's ``spawn``, forked from a copy of this process to avoid imports.
+"""Processes of multiprocessing's ``spawn``, and its fork server, forked from a copy of this process.
 
 ``fork_template`` makes the copy, which forks twice for every request: the intermediate process ends, and the
 new process becomes a child of the requesting process. The new process has the arguments, environment, folder,
@@ -10,7 +10,6 @@ import fcntl
 import json
 import multiprocessing.util
 import os
-import re
 import signal
 import socket
 import sys
@@ -18,13 +17,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from multiprocessing.spawn import spawn_main
 from typing import Any
 
 SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # options of prctl
 NAME = "spawn_main"  # name of the new processes in /proc/PID/comm
 _ASKED = (signal.SIGINT, signal.SIGTERM)
 _MOST_BYTES, _MOST_FILES = 2**20, 64  # limits of a request
+_IMITATED = ("from multiprocessing.spawn ", "from multiprocessing.forkserver ")
 _prctl = ctypes.CDLL(None).prctl
 
 
@@ -71,13 +70,13 @@ def _ask_for_processes(template: socket.socket) -> None:
     from_nothing, owner = multiprocessing.util.spawnv_passfds, os.getpid()
 
     def spawn(path: bytes, words: Sequence[str], files: Sequence[int]) -> int:
-        numbers = dict(re.findall(r"(\w+)=(\d+)", words[-2]))
-        if os.getpid() != owner or numbers.keys() != {"tracker_fd", "pipe_handle"}:
+        code = words[words.index("-c") + 1]
+        if os.getpid() != owner or not code.startswith(_IMITATED):
             return from_nothing(path, words, files)
         files = sorted({*(number for number in range(3) if _is_open(number)), *files})
         ignored = [number for number in _ASKED if signal.getsignal(number) == signal.SIG_IGN]
         request = {
-            "numbers": {name: int(number) for name, number in numbers.items()},
+            "code": code,
             "files": files,
             "folder": os.getcwd(),  # noqa: PTH109 (plain text)
             "environment": dict(os.environ),
@@ -120,4 +119,5 @@ def _become(request: dict[str, Any], files: list[int]) -> Callable[[], Any]:
     for signal_number in request["ignored"]:
         signal.signal(signal_number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
-    return partial(spawn_main, **request["numbers"])
+    sys.path[:0] = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return partial(exec, request["code"], {})

@@ -5,6 +5,7 @@ starting process through a pipe, in JSON. No port is opened for this, and nothin
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from pkgutil import resolve_name
 from types import FrameType
 
 from trainers.files.plain import Fields
-from trainers.launch.isolation import STOP_SIGNALS, JobError, signals_blocked, spawning
+from trainers.launch.isolation import STOP_SIGNALS, JobError, know_start_method, signals_blocked
 from trainers.launch.stopping import SAME_SECONDS, StoppedError, end_with_parent
 from trainers.launch.streams import keep_streams
 
@@ -83,7 +84,8 @@ class _Group:
         self.reasons: list[Fields] | None = None  # the reports that arrived before the stop signal
 
     def start(self, entry: str, argument: object, rendezvous_file: Path) -> None:
-        context = spawning()
+        know_start_method()
+        context = multiprocessing.get_context("spawn")
         with signals_blocked():  # a new process receives signals only after it has set its handlers
             for rank in range(self.processes):
                 ours, theirs = context.Pipe(duplex=False)
