@@ -67,11 +67,10 @@ def cases(folder: Path, num_records: int, num_keys: int) -> Iterator[tuple[str, 
                 folder=place, name=name, config={}, facts=facts, destinations=destinations, **settings
             )[0]
 
-    for kind in ("tensorboard", "trackio"):
-        if find_spec(kind) is not None:
-            tracker = opened(kind, kind)
-            yield kind, *measure(tracker, num_records, num_keys)
-            tracker.finish({})
+    if find_spec("tensorboard") is not None:
+        tracker = opened("tensorboard", "tensorboard")
+        yield "tensorboard", *measure(tracker, num_records, num_keys)
+        tracker.finish({})
     tracker = opened("wandb", "offline", mode="offline")
     yield "wandb, offline", *measure(tracker, num_records, num_keys)
     tracker.finish({})
@@ -101,7 +100,6 @@ def main() -> None:
     print("|---|---:|---:|")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        os.environ["TRACKIO_DIR"] = str(folder / "trackio")
         stack.enter_context(redirect_stderr(StringIO()))  # W&B prints the faults there
         for name, processor, wall in cases(folder, options.records, options.keys):
             print(f"| {name} | {1e3 * processor:.3f} | {1e3 * wall:.3f} |", flush=True)

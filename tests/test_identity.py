@@ -48,7 +48,7 @@ IDLE = {
     *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
     *("tracker.entity", "tracker.group", "tracker.job_type", "tracker.mode", "tracker.notes"),
     *("tracker.project", "tracker.tags", "tracker.checkpoints", "tracker.objective", "tracker.byte_budget"),
-    *(f"tracker.destinations.{name}" for name in ("wandb", "tensorboard", "trackio", "none")),
+    *(f"tracker.destinations.{name}" for name in ("wandb", "tensorboard", "none")),
 }
 LIBSVM = "data.convex.libsvm.libsvm"
 OVERLAP, INT8, DENSE = {"trainer.overlap": True}, {"wire.values": "int8"}, "compressors.none.NoCompression"

@@ -82,7 +82,6 @@ ONLY_IN = {
         "trainers/hooks/group.py",
     },
     "wandb": {"results/report/upload.py", "trainers/run/wandb_tracker.py"},
-    "trackio": {"trainers/run/trackio_tracker.py"},
 }
 
 

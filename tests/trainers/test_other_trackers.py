@@ -1,7 +1,6 @@
-"""TensorBoard, Trackio, and several trackers at once."""
+"""TensorBoard, and several trackers at once."""
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from trainers.config.destinations import check_destinations
 from trainers.run.described import settings_of
 from trainers.run.tensorboard_tracker import TensorBoard
 from trainers.run.trackers import open_trackers
-from trainers.run.trackio_tracker import Trackio
 
 QUICK = ("experiment=quick", "trainer.steps=12", "trainer.batch_size=16")
 FACTS = {"method": "top_k", "group": "g", "threshold": None, "command": "python run.py"}
@@ -115,35 +113,10 @@ def test_tensorboard_of_a_continued_run_hides_repeated_steps(continues: bool, tm
     assert found == pytest.approx({step: 1 / step for step in range(1, 7)} | old)
 
 
-def test_trackio_has_the_records_of_a_run(tmp_path: Path) -> None:
-    pytest.importorskip("trackio")
-    place = {"TRACKIO_DIR": str(tmp_path / "trackio"), "HOME": str(tmp_path)}
-    result = command(*QUICK, "tracker=trackio", "tracker.project=mine", f"output={tmp_path / 'o'}", **place)
-    assert result.returncode == 0, result.stderr
-    (summary,) = (tmp_path / "o").glob("mlp-*/*/summary.json")
-    rows: dict[int, dict] = {}
-    for line in (summary.parent / "metrics.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        rows.setdefault(row.pop("step"), {}).update(row)
-    with sqlite3.connect(tmp_path / "trackio/mine.db") as database:
-        stored = database.execute("select run_name, step, metrics from metrics order by id").fetchall()
-        ((settings,),) = database.execute("select config from configs").fetchall()
-    found: dict[int, dict] = {}
-    for name, step, metrics in stored:
-        assert name == f"mlp-digits-top_k-{summary.parent.name}"
-        found.setdefault(step, {}).update(json.loads(metrics))
-    layers = found[12].pop("layers")
-    assert layers["_type"] == "trackio.table"
-    for step, row in rows.items():
-        assert {key: found[step][key] for key in row} == pytest.approx(row)
-    assert json.loads(settings)["optimizer.lr"] == 0.1
-
-
-@pytest.mark.parametrize("kind", ["tensorboard", "trackio"])
 def test_a_tracker_that_fails_is_said_once(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracker = TensorBoard(tmp_path, {}, FACTS) if kind == "tensorboard" else Trackio("n", {}, FACTS)
+    tracker = TensorBoard(tmp_path, {}, FACTS)
 
     def fail() -> None:
         raise OSError("no space\nleft")
@@ -153,17 +126,16 @@ def test_a_tracker_that_fails_is_said_once(
         tracker.log(record(step))
     tracker.fail("not finite")
     tracker.finish(None)
-    name = "TensorBoard" if kind == "tensorboard" else "Trackio"
-    said = f"{name} failed, the training continues without it: no space left\n"
+    said = "TensorBoard failed, the training continues without it: no space left\n"
     assert capsys.readouterr().err == said
 
 
 def test_several_trackers_at_once(tmp_path: Path) -> None:
-    config = resolved("tracker=[wandb,tensorboard,trackio]", "tracker.mode=offline", "model=mlp")
+    config = resolved("tracker=[wandb,tensorboard]", "tracker.mode=offline", "model=mlp")
     settings = {k: v for k, v in config["tracker"].items() if k not in ("_target_", "_partial_")}
-    assert list(settings["destinations"]) == ["wandb", "tensorboard", "trackio"]
+    assert list(settings["destinations"]) == ["wandb", "tensorboard"]
     made = open_trackers(folder=tmp_path, name="n", config={}, facts=FACTS, **settings)
-    assert [type(one).__name__ for one in made] == ["WeightsAndBiases", "TensorBoard", "Trackio"]
+    assert [type(one).__name__ for one in made] == ["WeightsAndBiases", "TensorBoard"]
 
 
 def test_auto_and_another_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,11 +146,10 @@ def test_auto_and_another_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
         check(resolved("model=mlp", "tracker=[tensorboard,wandb]"))
 
 
-@pytest.mark.parametrize("kind", ["tensorboard", "trackio"])
-def test_a_tracker_that_is_not_installed_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.config.destinations.is_installed", lambda name: False)
-    with pytest.raises(ValueError, match=rf"tracker={kind} needs .*: pip install -e '\.\[{kind}\]'"):
-        check(resolved("model=mlp", f"tracker={kind}"))
+    with pytest.raises(ValueError, match=r"tracker=tensorboard needs .*: pip install -e '\.\[tensorboard\]'"):
+        check(resolved("model=mlp", "tracker=tensorboard"))
 
 
 @pytest.mark.parametrize(

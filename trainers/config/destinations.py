@@ -28,7 +28,6 @@ class Destination(NamedTuple):
 DESTINATIONS = {
     "wandb": Destination("wandb", "Weights & Biases", "tracking"),
     "tensorboard": Destination("tensorboard", "TensorBoard", "tensorboard"),
-    "trackio": Destination("trackio", "Trackio", "trackio"),
 }
 NONE = "none"
 

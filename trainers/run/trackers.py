@@ -12,7 +12,6 @@ from trainers.files.atomic import replacing, write_all
 from trainers.files.goals import Objective
 from trainers.files.plain import Config, Record
 from trainers.run.tensorboard_tracker import TensorBoard
-from trainers.run.trackio_tracker import Trackio
 from trainers.run.wandb_tracker import open_wandb
 
 Summary = Mapping[str, object]  # of a run
@@ -158,8 +157,6 @@ def open_trackers(
                     earlier=earlier,
                 )
             )
-        elif destination == "tensorboard":
-            found.append(TensorBoard(folder, config, facts, continues=continues))
         else:
-            found.append(Trackio(name, config, facts, project=project, continues=continues))
+            found.append(TensorBoard(folder, config, facts, continues=continues))
     return found
