@@ -154,6 +154,31 @@ def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch:
     assert tracker.sync_command == f"wandb sync {folder}"
 
 
+def test_typed_settings_precede_wandbs_variables_and_these_precede_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    wandb.teardown()  # it reads its variables once
+    variables = {
+        "PROJECT": "theirs",
+        "ENTITY": "they",
+        "TAGS": "a,b",
+        "NOTES": "two words",
+        "MODE": "offline",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    tracker = open_one(tmp_path, project="me/mine", notes="typed")
+    tracker.log(RECORD)
+    run = tracker.run
+    assert (run.entity, run.project, run.notes) == ("me", "mine", "typed")
+    assert (run.tags, run.settings.mode) == (("a", "b"), "offline")
+    assert (run.job_type, run.group) == ("train", FACTS["group"])
+    tracker.finish({})
+    wandb.teardown()
+
+
 @pytest.mark.parametrize("mode", ["online", None])
 def test_wandb_that_cannot_go_online_is_refused_before_training(
     mode: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

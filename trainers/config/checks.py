@@ -8,7 +8,6 @@ from trainers.config.api_keys import refuse_keys_in
 from trainers.config.destinations import check_destinations
 from trainers.config.nearest import nearest_settings, question
 from trainers.config.targets import GROUPS, check_targets
-from trainers.config.wandb_settings import VARIABLES, wandb_settings
 from trainers.files.plain import Config
 from trainers.identity.effects import SINGLE, refuse_without_effect
 
@@ -61,8 +60,6 @@ def check(config: Config) -> None:
             raise ValueError(f"data.{key} must be a non-empty string, got {shown(value)}")
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
     check_destinations(config)
-    if "wandb" in config["tracker"].get("destinations", {}):  # before the run folder is made
-        wandb_settings({key: config["tracker"].get(key) for key in VARIABLES}, os.environ)
     started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
     if config["processes"] not in (1, started):
         raise ValueError(f"processes={config['processes']}, but the launcher started {started} process(es)")

@@ -57,6 +57,8 @@ def check_destinations(config: Config) -> None:
         if about is not None and (wanted == REQUIRED or is_online) and not is_installed(about.package):
             setting = f"tracker={name}" if wanted == REQUIRED else "tracker.mode=online"
             raise ValueError(f"{setting} needs {about.name}, which is not installed: {about.install}")
+    if "wandb" in found:
+        _check_wandb(tracker)
     _check_objective(tracker.get("objective"), tracker.get("byte_budget"))
     keeps = tracker.get("checkpoints", False)
     if not isinstance(keeps, bool):
@@ -65,6 +67,24 @@ def check_destinations(config: Config) -> None:
         raise ValueError(
             "tracker.checkpoints=true has no effect without checkpoint.at_end=true, which keeps one"
         )
+
+
+def _check_wandb(tracker: Config) -> None:
+    """Refuse what W&B itself would refuse only at the first record."""
+    for key in ("project", "entity", "group", "job_type", "notes"):
+        value = tracker.get(key)
+        if value is not None and not (isinstance(value, str) and value):
+            raise ValueError(f"tracker.{key} must be a string or null, got {shown(value)}")
+    project, entity, mode, tags = (tracker.get(key) for key in ("project", "entity", "mode", "tags"))
+    parts = (project or "total-error").split("/")
+    if len(parts) > 2 or "" in parts or set(parts[-1]) & set("\\#?%:"):
+        raise ValueError(f"tracker.project must be NAME or ENTITY/NAME, got {shown(project)}")
+    if len(parts) == 2 and entity not in (None, parts[0]):
+        raise ValueError(f"tracker.project={project} names another entity than tracker.entity={entity}")
+    if mode not in (None, "online", "offline"):
+        raise ValueError(f"tracker.mode must be online or offline, got {shown(mode)}")
+    if not isinstance(tags, (list, tuple, type(None))) or not all(isinstance(tag, str) for tag in tags or ()):
+        raise ValueError(f"tracker.tags must be a list of words, got {shown(tags)}")
 
 
 def _check_objective(metric: object, byte_budget: object) -> None:

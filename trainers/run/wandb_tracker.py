@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainers.config.wandb_settings import wandb_settings
 from trainers.files.atomic import write_whole
 from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, parse_records, read_wandb_id
 from trainers.files.goals import LINK_BYTES, OBJECTIVE, Objective
@@ -217,28 +216,28 @@ def open_wandb(
     continues: bool = False,
     earlier: bytes = b"",
 ) -> WeightsAndBiases:
-    """The tracker of one run, online or offline; null means W&B's environment variable or a default.
+    """The tracker of one run, online or offline; for null W&B reads its variable, else there is a default.
 
     ``facts``, those of ``RunFolder.facts``, are added to the nested config as flat keys. A W&B agent locks
     the keys that its sweep sets, so that ``compressor`` is a string instead of a mapping: group runs by the
     flat keys. The default group is that of the facts, the same for all seeds; the default tags and notes
     follow from the facts too. With ``continues``, the run begins at a checkpoint, and its W&B run continues
-    after the ``earlier`` lines of metrics.jsonl. Raises ``ValueError`` for settings that ``wandb_settings``
-    refuses, and if W&B does not start online.
+    after the ``earlier`` lines of metrics.jsonl. Raises ``ValueError`` if W&B does not start online.
     """
-    found, message = wandb_settings(typed, os.environ)
-    if message:
-        print(message, flush=True)
-    settings: dict[str, Any] = {
-        "name": name,
-        "config": {**config, **facts},
-        "dir": str(folder),
-        "group": facts["group"],
-        "job_type": "train",
-        "tags": tags_of(facts),
-        "notes": facts.get("command"),
-        **found,
+    defaults = {
+        ("project", "WANDB_PROJECT"): "total-error",
+        ("mode", "WANDB_MODE"): "offline",
+        ("group", "WANDB_RUN_GROUP"): facts["group"],
+        ("job_type", "WANDB_JOB_TYPE"): "train",
+        ("tags", "WANDB_TAGS"): tags_of(facts),
+        ("notes", "WANDB_NOTES"): facts.get("command"),
     }
+    settings: dict[str, Any] = {"name": name, "config": {**config, **facts}, "dir": str(folder)}
+    settings |= {key: value for (key, variable), value in defaults.items() if not os.environ.get(variable)}
+    settings |= {key: value for key, value in typed.items() if value is not None}
+    entity, slash, project = settings.get("project", "").rpartition("/")
+    if slash:
+        settings |= {"entity": entity, "project": project}
     tracker = WeightsAndBiases(
         settings,
         folder,
@@ -247,7 +246,7 @@ def open_wandb(
         objective=objective,
         earlier=earlier,
     )
-    if settings["mode"] == "online":
+    if settings.get("mode", os.environ.get("WANDB_MODE")) == "online":
         try:
             tracker.start()
         except Exception as error:  # of many classes; each means that W&B cannot go online
