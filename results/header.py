@@ -117,22 +117,14 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def under_title(page: str, header: Header) -> str:
-    """The page with the header below its title. Raises ``ValueError`` if its first line is not a title."""
-    title, _, rest = page.partition("\n")
-    if not title.startswith("# "):
-        raise ValueError(f"a page must begin with its title, got {title!r}")
-    return "\n".join([title, "", *header.lines(), "", rest.lstrip("\n")])
+def at_end(page: str, header: Header) -> str:
+    """The page with the header as its last section."""
+    return "\n".join([page.rstrip("\n"), "", "## Made by", "", *header.lines(), ""])
 
 
 def parse(page: str) -> Header:
     """The header of a page. Raises ``ValueError`` if command, commit or machine is missing or malformed."""
-    found: dict[str, str] = {}
-    for line in page.splitlines()[1:]:
-        if match := _LINE.match(line):
-            found[match[1]] = match[2]
-        elif line.strip():
-            break
+    found = {match[1]: match[2] for line in page.splitlines() if (match := _LINE.match(line))}
     for name in ("Command", "Commit", "Machine"):
         if name not in found:
             raise ValueError(f"a page's header must have {name}, got {', '.join(found) or 'no header'}")

@@ -81,7 +81,7 @@ def make(study: Study, options: argparse.Namespace) -> None:
         raise FileNotFoundError(f"no finished run of the study in {', '.join(map(str, outputs))}")
     further, others = _further(study, options, is_ours)
     made = header.of_runs([*runs, *others], study.command, allow_modified=options.allow_modified)
-    text = header.under_title(study.page(runs, *further), made)
+    text = header.at_end(study.page(runs, *further), made)
     pages = {file: write(runs, options.allow_modified) for file, write in (study.more_pages or {}).items()}
     folder = ROOT / study.folder if is_ours else None
     path = options.table or (folder / f"{study.name}.md" if folder else None)

@@ -121,7 +121,7 @@ def page(
     Raises ``ValueError`` for runs of modified code unless ``allow_modified``.
     """
     made = header.of_runs(runs, made_by, allow_modified=allow_modified)
-    return header.under_title(f"{INTRODUCTION}\n{markdown(compare(runs, baseline))}", made)
+    return header.at_end(f"{INTRODUCTION}\n{markdown(compare(runs, baseline))}", made)
 
 
 def command(options: argparse.Namespace) -> str:

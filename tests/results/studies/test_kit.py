@@ -44,7 +44,7 @@ def test_runs_of_the_sweeps_make_the_pages_of_the_repository(
     assert main(["--root", str(root / "outputs")]) == 0
     folder = root / "results/pages/regret"
     text = (folder / "regret.md").read_text()
-    assert text.endswith("\n\n3 runs, [3].\n")
+    assert "# A page\n\n3 runs, [3].\n\n## Made by\n" in text
     made = header.parse(text)
     assert (made.command, made.seeds) == ("make regret", (0, 1, 2, 3, 4, 5))
     assert (folder / "table.md").read_text() == "# 3 rows, False\n"
@@ -54,9 +54,9 @@ def test_runs_of_the_sweeps_make_the_pages_of_the_repository(
 
 def test_other_runs_leave_the_repository_alone(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(root / "outputs/c")]) == 0
-    assert capsys.readouterr().out.endswith("\n\n3 runs, [0].\n")
+    assert "\n\n3 runs, [0].\n" in capsys.readouterr().out
     assert main([str(root / "outputs/c"), "--beside", str(root / "outputs/a")]) == 0
-    assert capsys.readouterr().out.endswith("\n\n3 runs, [2].\n")
+    assert "\n\n3 runs, [2].\n" in capsys.readouterr().out
     assert main([str(root / "outputs/c"), "--table", str(root / "elsewhere/page.md")]) == 0
     assert sorted(path.name for path in (root / "elsewhere").iterdir()) == ["page.md", "table.md"]
     assert not (root / "results").exists()
