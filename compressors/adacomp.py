@@ -60,6 +60,7 @@ class AdaComp(Reducer):
     kinds = (CODES,)
     knob = Knob("conv_bin", {"other_bin": 10.0}, slope=-1.0, dense_at=1.0, highest=LONGEST / 10)
     examples = ({"other_bin": 50},)
+    waits = ("3 L W + 3", "3 L W + 3", "")
 
     def __post_init__(self) -> None:
         for name in ("conv_bin", "other_bin"):

@@ -1,7 +1,7 @@
 """Composition: the second codec compresses the values that the first one keeps.
 
-Either sparsify and then quantise, as in Basu et al., 2019 (Qsparse-local-SGD),
-https://arxiv.org/abs/1906.02367, or sparsify twice. Bytes per element: those of the second codec's payload,
+Either sparsify and then quantise (Basu et al., 2019, https://arxiv.org/abs/1906.02367: Qsparse-local-SGD), or
+sparsify twice. Bytes per element: those of the second codec's payload,
 plus those of the first codec's indices if they are sent.
 """
 

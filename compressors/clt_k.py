@@ -43,6 +43,7 @@ class CLTK(CodecWithDensity):
     traits = Traits(linear=True, seeded=True, lossless_at={"density": 1.0, "schedule": "constant"})
     examples = ({"density": 0.1},)
     usual_feedback = "low_pass"
+    waits = ("2", "1 + 2 G", "")
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         raise TypeError("CLT-k needs choose() before encode(): the leader selects the positions")

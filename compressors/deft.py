@@ -57,6 +57,7 @@ class DEFT(CodecWithDensity):
     payload = Sparse
     traits = Traits(linear=True, seeded=True, lossless_at={"density": 1.0, "schedule": "constant"})
     examples = ({"density": 0.1},)
+    waits = ("2", "2 + G", "")
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         raise TypeError("DEFT needs choose() before encode(): all workers choose the positions together")

@@ -58,6 +58,7 @@ class DGC(CodecWithDensity):
     payload = Sparse
     examples = ({"density": 0.1},)
     usual_feedback = "momentum_correction"
+    waits = ("2 S W + G", "2 S W + G", "")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,6 +34,7 @@ class HardThreshold(Codec):
     traits = Traits(ragged=True, lossless_at={"threshold": 0.0})
     knob = THRESHOLD
     examples = ({"threshold": 1.0},)
+    waits = ("1", "S W + G", "")
 
     def __post_init__(self) -> None:
         if self.threshold is None:

@@ -88,6 +88,7 @@ class OkTopk(ReducerWithDensity):
     traits = Traits(ragged=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1})
     has_a_value_each = False  # owners send sums
     examples = ({"density": 0.1}, {"density": 0.1, "period": 2, "partition_period": 1})
+    waits = ("5", "S W + 4 + G", "in a step that computes thresholds and regions")
 
     def __post_init__(self) -> None:
         super().__post_init__()

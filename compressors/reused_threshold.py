@@ -52,6 +52,7 @@ class ReusedThreshold(CodecWithDensity):
         ragged=True, individual=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1}
     )
     examples = ({"density": 0.1}, {"density": 0.1, "period": 2})
+    waits = ("2", "S W + 1 + G", "in a step that computes a new threshold")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -68,6 +68,7 @@ class SIDCo(EstimatedThreshold):
     tolerance: float = 0.2
 
     examples = ({"density": 0.1}, {"density": 0.02, "distribution": "gamma_pareto", "period": 1})
+    waits = ("2", "S W + 1 + G", "with one stage, 1 more for each further stage")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,6 +24,7 @@ OUTSIDE = (
     "results/pages/**/*.md",
     "sweeps/README.md",
 )
+SOURCE = re.compile(r"^- (\[`(\S+)\.py`\]\(.*\))$", re.MULTILINE)  # a module of the API's page
 LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")
 
 
@@ -51,8 +52,19 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         target = posixpath.normpath(posixpath.join(folder, match[2])).removeprefix("docs/")
         return match[1] + posixpath.relpath(target, posixpath.dirname(uri) or ".")
 
+    if uri == "api.md":
+        markdown = _with_docstrings(markdown)
     lines = LINK.sub(moved, markdown).splitlines()
     return "\n".join(_with_plain_bars(line) if line.startswith("|") else line for line in lines)
+
+
+def _with_docstrings(page: str) -> str:
+    """The API's page with the docstrings of the modules that it lists, and of all methods."""
+    configs = [path.read_text() for path in sorted((ROOT / "conf/compressor").glob("*.yaml"))]
+    files = dict.fromkeys(re.findall(r"^_target_: compressors\.(\w+)", "\n".join(configs), re.MULTILINE))
+    listed = "\n".join(f"- [`compressors/{file}.py`](../compressors/{file}.py)" for file in files)
+    page = page.replace("\n## Feedback", f"\n{listed}\n\n## Feedback")
+    return SOURCE.sub(lambda own: f"Source: {own[1]}\n\n::: {own[2].replace('/', '.')}\n", page)
 
 
 def _links(page: str) -> Iterable[str]:

@@ -26,7 +26,8 @@ from pretended_device import Wait
 from pretended_nccl import as_groups, require_met
 from processes import run_in_processes
 
-GPU_PAGE = (Path(__file__).parents[1] / "docs" / "gpu.md").read_text()
+from compressors.api import Codec
+
 METHODS = methods()
 # The first case of each method
 FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]
@@ -89,14 +90,6 @@ ALLOWED = {
 }
 
 
-def documented(scope: str) -> dict[str, tuple[int, int]]:
-    """Waits of a reduction with and without compiled kernels, by method; "" stands for all others."""
-    rows = re.findall(
-        r"^\| (?:`(\w+)`|any other)[^|]*\| ([GLSW\d+ ]+) \| ([GLSW\d+ ]+) \|$", GPU_PAGE, re.MULTILINE
-    )
-    return {name: (value(one, scope), value(other, scope)) for name, one, other in rows}
-
-
 def value(formula: str, scope: str) -> int:
     is_global = scope == "global"
     segments = 1 if is_global else NUM_SEGMENTS
@@ -106,9 +99,9 @@ def value(formula: str, scope: str) -> int:
 
 
 def require_documented(result: dict[str, Any], method: str, reference: bool, scope: str = "layer") -> None:
-    """Assert that the waits of every step are those of docs/gpu.md."""
-    known, name = documented(scope), (METHODS | device_runs.PLANTED)[method].name
-    most = known.get(name, known[""])[reference]
+    """Assert that the waits of every step are those that the method declares."""
+    waits = (METHODS | device_runs.PLANTED)[method].method().waits
+    most = value(waits[reference], scope)
     of_reductions = []
     for step in steps_of(result["waits"]):
         parts = Counter(part_of(wait) for wait in step)
@@ -122,14 +115,10 @@ def require_documented(result: dict[str, Any], method: str, reference: bool, sco
         of_reductions.append(parts["reduction"])
     assert of_reductions
     places = Counter(f"{wait[0]} at {wait[1]}" for wait in result["waits"])
-    more = (
-        5 if re.search(rf"^\| `{name}`[^|]* more ", GPU_PAGE, re.MULTILINE) else 0
-    )  # further stages, or a wrong guess
+    more = 5 if "more" in waits[2] else 0  # further stages, or a wrong guess
     assert max(of_reductions) <= most + more, places
-    if more:
-        assert max(of_reductions) >= most, f"{name} waits less often than docs/gpu.md says"
-    elif name in known:
-        assert max(of_reductions) == most, f"{name} waits less often than docs/gpu.md says"
+    if waits != Codec.waits:
+        assert max(of_reductions) >= most, f"{method} waits less often than it declares"
 
 
 def require_alike(result: dict[str, Any]) -> None:

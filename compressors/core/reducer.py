@@ -24,6 +24,8 @@ class Reducer:
 
     examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
     usual_feedback = "ef"  # the feedback that its yaml chooses, for scripts
+    # The host's waits for a GPU in a step, with and without kernels, as formulas of docs/gpu.md; which step
+    waits: tuple[str, str, str] = ("1", "1 + G", "")
 
     @property
     def traits(self) -> Traits:

@@ -106,6 +106,7 @@ class EstimatedThreshold(CodecWithDensity):
 
     payload = Sparse
     traits = Traits(ragged=True, individual=True, lossless_at={"density": 1.0, "schedule": "constant"})
+    waits = ("2", "S W + 1 + G", "2 more if the guess from a sample was wrong")
 
     def estimate(self, rows: Rows, state: Any) -> np.ndarray:
         """Thresholds [R] for ``rows``; may change tensors of ``state`` in place."""
