@@ -12,7 +12,7 @@ import netns
 from network_advice import LATENCY_SECONDS
 from network_measured import Method, Rate, Turns
 
-from results.breakeven import cost_of_run, dense_cost, element_bytes, may_overlap
+from results.predicted_steps import cost_of_run, dense_cost, element_bytes, may_overlap
 from results.read.folders import read_runs
 from results.read.run import Run
 from trainers.network_model.step_times import Cost, Line, Network, predict

@@ -4,12 +4,12 @@ import importlib
 import sys
 
 COMMANDS = {  # name: module of this package with a function ``main``, one line of help
-    "table": (".tables.command", "methods side by side; or tidy files, or one run's traffic"),
-    "figures": (".figures.command", "figures of any set of runs, as PNG or also PDF"),
-    "report": (".report.command", "one HTML page about a sweep; or a report at Weights & Biases"),
+    "table": (".tables.methods_table", "methods side by side; or tidy files, or one run's traffic"),
+    "figures": (".figures.kinds", "figures of any set of runs, as PNG or also PDF"),
+    "report": (".report.sweep_report", "one HTML page about a sweep; or a report at Weights & Biases"),
     "budget": (".compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
-    "breakeven": (".breakeven", "predicted steps of methods over a network, and the fastest"),
-    "study": (".studies.command", "a study's page, tables and figures"),
+    "breakeven": (".predicted_steps", "predicted steps of methods over a network, and the fastest"),
+    "study": (".studies.catalogue", "a study's page, tables and figures"),
     "archive": (".archive", "a study's finished runs in one file, and back"),
 }
 EXTRAS = {  # package that these commands import: extras of pyproject.toml to install

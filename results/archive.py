@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from results.command import in_a_line, parser, writing_over
-from results.studies.command import STUDIES, load
+from results.studies.catalogue import STUDIES, load
 from results.studies.kit import PAGES, ROOT, Study
 from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
 

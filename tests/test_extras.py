@@ -52,7 +52,7 @@ def test_results_name_the_extra_that_is_missing(
     def main(words: list[str]) -> None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
-    monkeypatch.setattr("results.figures.command.main", main)
+    monkeypatch.setattr("results.figures.kinds.main", main)
     assert command_of_results()(["figures", str(tmp_path)]) == 1
     said = f"error: results needs {package}, which is not installed: pip install -e '.[{extras}]'\n"
     assert capsys.readouterr().err == said
@@ -62,7 +62,7 @@ def test_a_module_of_no_extra_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> Non
     def main(words: list[str]) -> None:
         raise ModuleNotFoundError("No module named 'tables'", name="tables")
 
-    monkeypatch.setattr("results.figures.command.main", main)
+    monkeypatch.setattr("results.figures.kinds.main", main)
     with pytest.raises(ModuleNotFoundError):
         command_of_results()(["figures"])
 

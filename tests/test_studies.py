@@ -12,7 +12,7 @@ from command_line import ROOT, command
 from configs import resolved
 from sweep_files import is_every_method, name_of, params_of
 
-from results.studies.command import STUDIES, load
+from results.studies.catalogue import STUDIES, load
 from sweeps.__main__ import files_of, main, studies
 from trainers.identity.identity import identify
 from trainers.launch.commands import Commands

@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from results.figures import command as figures
+from results.figures import kinds as figures
 from results.figures.groups import groups
 from results.figures.saving import save_all
 from results.read.folders import finished_runs
-from results.report.page import Report, render
+from results.report.html_page import Report, render
 
 KIND = "report"  # of the artifact, and the job type of its run
 

@@ -9,7 +9,7 @@ from docs_pages import ROOT
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.__main__ import COMMANDS
-from results.studies.command import STUDIES
+from results.studies.catalogue import STUDIES
 from sweeps.__main__ import KEEP_GOING, command_of, files_of, studies
 from trainers.config.checks import check
 

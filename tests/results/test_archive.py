@@ -11,7 +11,7 @@ from run_folders import write_run
 from results.__main__ import main
 from results.archive import FILES
 from results.read.folders import read_runs
-from results.studies.command import STUDIES, load
+from results.studies.catalogue import STUDIES, load
 from results.studies.kit import ROOT
 
 PAGES = ROOT / "results" / "pages"

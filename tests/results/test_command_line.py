@@ -9,7 +9,7 @@ from results_commands import command_of_results
 
 from results.__main__ import COMMANDS
 from results.command import hand_out
-from results.studies.command import STUDIES, load
+from results.studies.catalogue import STUDIES, load
 
 main = command_of_results()
 

@@ -14,8 +14,8 @@ from results.command import paragraph
 from results.compare.joint_intervals import JointInterval, confidence, joint_interval
 from results.compare.measures import num_parameters, qualities
 from results.escaping import in_markdown
-from results.figures.command import figures_of
 from results.figures.groups import file_stem, groups
+from results.figures.kinds import figures_of
 from results.figures.saving import Figures
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
@@ -32,7 +32,7 @@ from results.studies.lambda_vs_k.equal_bytes import (
     ratios,
     within,
 )
-from results.tables import command as tables
+from results.tables import methods_table
 
 ERROR, DENSITY = "compression/total_error", "compression/density_mean"
 FIGURES = ("quality_bytes", "total_error_bytes", "density", "quality_density", "suboptimality")
@@ -204,7 +204,7 @@ def _threshold(of_seed: Seeds) -> str:
 def table(runs: Sequence[Run], allow_modified: bool) -> str:
     """The table of all rows, in the form of ``python -m results table``."""
     folders = " ".join(f"outputs/{name}" for name in STUDY.outputs)
-    return tables.page(runs, f"python -m results table {folders}", allow_modified=allow_modified)
+    return methods_table.page(runs, f"python -m results table {folders}", allow_modified=allow_modified)
 
 
 def figures(runs: Sequence[Run]) -> Figures:

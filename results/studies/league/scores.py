@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from results.breakeven import cost_of_run, median_alone
 from results.compare.knobs import TOLERANCE
 from results.compare.measures import LINK_BYTES, Measure, qualities
+from results.predicted_steps import cost_of_run, median_alone
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of

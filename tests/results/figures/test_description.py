@@ -11,7 +11,7 @@ from results.figures import description, metrics, sheet
 from results.figures.groups import groups
 from results.read.folders import read_runs
 from results.report.facts import pages_of, series_of
-from results.report.figures import figures_of
+from results.report.interactive_figures import figures_of
 
 DENSITIES = (0.001, 0.01, 0.1)
 

@@ -9,7 +9,7 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.statistics import mean_and_interval
-from results.figures import command as figures
+from results.figures import kinds as figures
 from results.figures import metrics
 from results.figures.description import Axis, Panel
 from results.figures.groups import Group, groups

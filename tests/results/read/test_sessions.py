@@ -8,7 +8,7 @@ import pytest
 from results_commands import command_of_results
 from run_folders import write_run
 
-from results.breakeven import cost_of_run
+from results.predicted_steps import cost_of_run
 from results.read.folders import read_runs
 
 breakeven = command_of_results("breakeven")

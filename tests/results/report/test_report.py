@@ -14,10 +14,10 @@ from run_folders import write_run
 from results.compare.statistics import mean_and_interval
 from results.read.folders import read_runs
 from results.report.axes import plain
-from results.report.curves import MOST_POINTS
 from results.report.facts import Series, pages_of, series_of
-from results.report.figures import figures_of
-from results.report.page import in_script
+from results.report.html_page import in_script
+from results.report.interactive_curves import MOST_POINTS
+from results.report.interactive_figures import figures_of
 
 main = command_of_results("report")
 
@@ -157,7 +157,7 @@ def test_curves_have_the_marks_of_their_style(output: Path, monkeypatch: pytest.
         line = {"color": "#123456", "linestyle": "solid", "linewidth": 1}
         return {one.label: line | hollow for one in series}
 
-    monkeypatch.setattr("results.report.curves.line_styles", styles)
+    monkeypatch.setattr("results.report.interactive_curves.line_styles", styles)
     (series,) = series_of(pages_of(read_runs([output]), [output])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
     assert {trace["marker"]["symbol"] for trace in loss.data if "meta" in trace} == {"diamond-open"}

@@ -7,7 +7,7 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results import header
-from results.studies import command, kit
+from results.studies import catalogue, kit
 from results.studies.kit import Option, Study
 
 main = command_of_results("study", "regret")
@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for seed in seeds:
             write_run(tmp_path / "outputs" / output, seed=seed)
     monkeypatch.setattr(kit, "ROOT", tmp_path)
-    monkeypatch.setattr(command, "load", lambda name: STUDY)
+    monkeypatch.setattr(catalogue, "load", lambda name: STUDY)
     return tmp_path
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from results.command import hand_out, in_a_line, parser, write_over
 from results.read.folders import read_runs
 from results.report import dashboard
-from results.report.page import Report, render
+from results.report.html_page import Report, render
 from results.report.upload import upload
 
 OF_PAGES, OF_DASHBOARDS = ("title", "question"), ("entity", "project", "quality", "dry_run")

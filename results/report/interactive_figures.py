@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from results.compare.measures import Measure, costs, qualities
 from results.report.axes import BYTES, DENSITY, TOTAL_ERROR, Figure
-from results.report.curves import curves
 from results.report.facts import Series
+from results.report.interactive_curves import curves
 from results.report.points import points
 
 

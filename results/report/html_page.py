@@ -25,7 +25,7 @@ from results.report.facts import (
     shortened,
     varying_within,
 )
-from results.report.figures import figures_of
+from results.report.interactive_figures import figures_of
 from results.report.tables import Table, table_of
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -18,7 +18,9 @@ from results.studies.kit import Study, make
 
 STUDIES = tuple(
     sorted(
-        found.name for found in pkgutil.iter_modules(studies.__path__) if found.name not in ("command", "kit")
+        found.name
+        for found in pkgutil.iter_modules(studies.__path__)
+        if found.name not in ("catalogue", "kit")
     )
 )
 
