@@ -1,8 +1,11 @@
 """Invalid values of every setting: of the wrong type, out of range, or null."""
 
 from collections.abc import Iterator
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, get_type_hints
 
+import yaml
+from configs import CONF
 from hypothesis import strategies as st
 
 WORDS = {  # settings with a fixed set of valid words
@@ -16,16 +19,6 @@ WORDS = {  # settings with a fixed set of valid words
     "trainer.nonfinite": ("stop", "skip"),
     "trainer.reduction": ("worker_order", "all_reduce"),
     "compressor=top_k wire.indices": ("plain", "auto", "bitmap", "rice"),
-    "compressor=qsgd compressor.norm": ("l2", "max"),
-    "compressor=redsync compressor.search": ("binary", "trimmed"),
-    "compressor=sidco compressor.distribution": ("exponential", "gamma_pareto", "pareto"),
-    "compressor=sidco compressor.distribution=gamma_pareto compressor.gamma_quantile": (
-        "exact",
-        "approximate",
-    ),
-    "compressor=signsgd compressor.ties": ("random", "positive"),
-    "compressor=powersgd compressor.residual": ("local", "mean"),
-    "compressor=one_bit compressor.per": ("column", "layer"),
     "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8", "int4", "int2"),
     "tracker=wandb tracker.mode": ("online", "offline"),
     "tracker=wandb tracker.objective": (),  # hundreds of metrics are valid; no drawn word is one of them
@@ -40,190 +33,135 @@ MAY_BE_NULL = {
     *(f"tracker=wandb tracker.{key}" for key in ("mode", "objective", "tags")),
     *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels")),
 }
-CORRECTED = "optimizer.nesterov=false optimizer.momentum=0 feedback=momentum_correction"
-FLAGS = (
-    "optimizer.nesterov",
-    "checkpoint.at_end",
-    "checkpoint.redistribute",
-    "trainer.bucket_megabytes",
-    "trainer.overlap",
-    "trainer.channels_last",
-    "model=resnet18 model.zero_init_residual",
-    "model=resnet20 model.zero_init_residual",
-    "data=mnist data.download",
-    "data=cifar10 data.augment",
-    "data.drop_last",
-    "data=wikitext2 model=lstm data.download",
-    "data=movielens model=neumf data.download",
-    "data=libsvm data.name=rows model=logistic_l2 data.replacement",
-    "data=libsvm model=logistic_l2 data.download",
-    "data=sst2 model=bert data.lowercase",
-    "data=image_folder data.name=x data.augment",
-    "data=python_docs model=bert data.objective=masked model.download",
-    "data=libsvm data.name=rows model=logistic_l2 model.shift",
-    "compressor=random_k compressor.shared_coordinates",
-    "compressor=random_k compressor.unbiased",
-    "compressor=random_block compressor.shared_coordinates",
-    "compressor=powersgd compressor.warm_start",
-    f"{CORRECTED} feedback.masking",
-    "tracker=wandb tracker.checkpoints",
-)
-RATINGS = "data=synthetic_ratings model=neumf"
-SPEECH = "data=python_docs model=lstm"
-TRANSFORMER = "data=python_docs model=transformer"
-REGRESSION = "data=least_squares model=least_squares"
-COUNTS = (  # integers >= 1, not null
-    "workers",
-    "processes",
-    "threads",
-    "trainer.log_every",
-    "trainer.evaluation_batch_size",
-    f"{RATINGS} data.users",
-    f"{RATINGS} data.items",
-    f"{RATINGS} data.rank",
-    f"{RATINGS} data.fewest",
-    f"{RATINGS} data.most",
-    f"{RATINGS} data.negatives",
-    f"{RATINGS} model.factors",
-    f"{SPEECH} model.width",
-    f"{SPEECH} model.layers",
-    *(f"{TRANSFORMER} model.{name}" for name in ("width", "layers", "heads")),
-    "data=movielens model=neumf data.min_ratings",
-    f"{REGRESSION} data.rows",
-    f"{REGRESSION} data.features",
-    "data=image_folder data.name=x data.decoders",
-    "compressor=accordion compressor.period",
-    "compressor=reused_threshold compressor.period",
-    "compressor=arc_top_k compressor.rank",
-    "compressor=ok_topk compressor.period",
-    "compressor=ok_topk compressor.partition_period",
-    "compressor=gaussian_k compressor.adjustments",
-    "compressor=sidco compressor.period",
-    "compressor=adacomp compressor.conv_bin",
-    "compressor=adacomp compressor.other_bin",
-    "compressor=qsgd compressor.bucket_size",
-    "compressor=terngrad compressor.values_per_byte",
-    "compressor=powersgd compressor.rank",
-    "schedule=autolrs schedule.tau",
-    "schedule=autolrs schedule.tau_max",
-    "schedule=autolrs schedule.trial_steps",
-    "schedule=autolrs schedule.trials",
-    "schedule=autolrs schedule.validation_from",
-)
-COUNTS_OR_NULL = (
-    "compressor=qsgd compressor.bits",
-    "compressor=qsgd compressor.levels",
-    "checkpoint.every_steps",
-    "trainer.steps",
-    "trainer.batch_size",
-    "trainer.micro_batch_size",
-    f"{SPEECH} data.vocabulary_size",
-    f"{SPEECH} data.bptt",
-    f"{SPEECH} data.evaluation_columns",
-    f"{SPEECH} data.evaluation_tokens",
-    "data=python_docs model=bert data.objective=masked data.max_length",
-    "data=python_docs model=bert data.objective=masked model.positions",
-    "data=image_folder data.name=x data.image_size",
-    "data=sst2 model=bert data.train_rows",
-)
-POSITIVE = (  # numbers > 0, not null
-    "timeout_seconds",
-    "trainer.evaluate_every",
-    "trainer.steps=null trainer.epochs",
-    f"{REGRESSION} data.condition",
-    "optimizer=adam optimizer.lr",
-    "budget.density",
-    "compressor=random_k compressor.density",
-    "compressor=gtop_k compressor.density",
-    "compressor=arc_top_k compressor.density",
-    "compressor=ok_topk compressor.density",
-    "feedback=low_pass feedback.beta",
-    "compressor=accordion compressor.k_low",
-    "compressor=dgc compressor.density",
-    "compressor=dgc compressor.sample",
-    "compressor=accordion compressor.k_high",
-    "compressor=accordion compressor.detection_threshold",
-    "compressor=redsync compressor.tolerance",
-    "compressor=micro compressor.rate",
-    "compressor=adacomp compressor.scale_factor",
-    "compressor=sidco compressor.first_ratio",
-    "compressor=sidco compressor.tolerance",
-    "schedule=cosine schedule.peak",
-    "schedule=warmup_step schedule.decay",
-    "schedule=inverse schedule.decay",
-    "schedule=inverse_sqrt schedule.exponent",
-    "schedule=autolrs schedule.low",
-    "schedule=autolrs schedule.high",
-    "schedule=autolrs schedule.exploration",
-)
-NOT_NEGATIVE = (
-    "optimizer.weight_decay",
-    f"{REGRESSION} data.noise",
-    f"{RATINGS} data.skew",
-    f"{RATINGS} data.taste",
-    "data=image_folder data.name=x data.memory_gib",
-    "optimizer=adamw optimizer.eps",
-    "schedule=cosine schedule.warmup_epochs",
-    "schedule=warmup_step schedule.warmup_epochs",
-    "schedule=inverse schedule.warmup",
-)
-NOT_NEGATIVE_OR_NULL = (
-    "compressor=hard_threshold compressor.threshold",
-    "compressor=micro compressor.threshold",
-    "schedule=linear schedule.warmup_epochs",
-    "data=libsvm data.name=rows model=logistic_l2 model.l2",
-    f"{REGRESSION} model.l2",
-    "compressor=hard_threshold budget.threshold",
-)
-POSITIVE_OR_NULL = (
-    "tracker=wandb tracker.objective=test/accuracy tracker.byte_budget",
-    "feedback=diana compressor=qsgd feedback.alpha",
-    "compressor=terngrad compressor.clip",
-    "compressor=strom compressor.threshold",
-    "checkpoint.every_minutes",
-    "data=image_folder data.name=x data.held_out",
-    "data.partition=dirichlet data.alpha",
-    "data=python_docs model=bert data.objective=masked data.masked_share",
-    "trainer.clip_norm",
-    "trainer.average_reset_epochs",
-)
-NUMBERS_OR_NULL = (
-    "data=libsvm data.name=rows model=logistic_l2 model.offset",
-    f"{REGRESSION} model.offset",
-)
-LARGE = (  # sizes whose product with other sizes is allocated
-    "data=image_folder data.name=x data.image_size",
-    "data=image_folder data.name=x data.decoders",
-    "data=python_docs model=bert data.objective=masked model.positions",
-    f"{REGRESSION} data.rows",
-    f"{RATINGS} data.users",
-    f"{RATINGS} data.items",
-    f"{RATINGS} data.rank",
-    f"{RATINGS} data.negatives",
-    f"{RATINGS} model.factors",
-    f"{SPEECH} model.width",
-    f"{SPEECH} model.layers",
-    *(f"{TRANSFORMER} model.{name}" for name in ("width", "layers", "heads")),
-    "trainer.steps",
-)
-SEEDS = ("seed", f"{RATINGS} data.draw_seed", f"{REGRESSION} data.draw_seed")
-PARTS = (  # settings whose value is a method
-    "compressor=chain compressor.first",
-    "compressor=chain compressor.second",
-    "compressor=two_way compressor.up",
-    "compressor=two_way compressor.down",
-)
-SHARES = (  # in [0, 1), not null
-    f"{CORRECTED} feedback.momentum",
-    "feedback=ef21_sgdm feedback.momentum",
-    "optimizer.momentum",
-    "feedback=momentum_correction optimizer.decay_momentum",
-    "model.dropout",
-    "schedule=linear schedule.warmup_share",
-    f"{SPEECH} model.dropout",
-    f"{TRANSFORMER} model.dropout",
-    f"{RATINGS} model.dropout",
-)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Settings with the words that they need: each line has keys, after the words and a colon if any."""
+    found = []
+    for line in text.strip().splitlines():
+        words, _, keys = line.rpartition(":")
+        found += [f"{words.strip()} {key}".strip() for key in keys.split()]
+    return tuple(found)
+
+
+def of_methods(kind: object) -> tuple[str, ...]:
+    """Settings of all methods in conf/compressor whose type in the method's class is ``kind``."""
+    found = []
+    for path in sorted(CONF.glob("compressor/*.yaml")):
+        keys = yaml.safe_load(path.read_text())
+        hints = get_type_hints(resolve_name(keys["_target_"]).__init__)
+        found += [f"compressor={path.stem} compressor.{key}" for key in keys if hints.get(key) == kind]
+    return tuple(found)
+
+
+FLAGS = of_methods(bool) + listed("""
+    optimizer.nesterov checkpoint.at_end checkpoint.redistribute data.drop_last
+    trainer.bucket_megabytes trainer.overlap trainer.channels_last
+    model=resnet18: model.zero_init_residual
+    model=resnet20: model.zero_init_residual
+    data=mnist: data.download
+    data=cifar10: data.augment
+    data=wikitext2 model=lstm: data.download
+    data=movielens model=neumf: data.download
+    data=libsvm model=logistic_l2: data.download
+    data=libsvm data.name=rows model=logistic_l2: data.replacement model.shift
+    data=sst2 model=bert: data.lowercase
+    data=image_folder data.name=x: data.augment
+    data=python_docs model=bert data.objective=masked: model.download
+    optimizer.nesterov=false optimizer.momentum=0 feedback=momentum_correction: feedback.masking
+    tracker=wandb: tracker.checkpoints
+""")
+COUNTS = of_methods(int) + listed("""
+    workers processes threads trainer.log_every trainer.evaluation_batch_size
+    data=synthetic_ratings model=neumf: data.users data.items data.rank data.fewest data.most data.negatives
+    data=synthetic_ratings model=neumf: model.factors
+    data=python_docs model=lstm: model.width model.layers
+    data=python_docs model=transformer: model.width model.layers model.heads
+    data=movielens model=neumf: data.min_ratings
+    data=least_squares model=least_squares: data.rows data.features
+    data=image_folder data.name=x: data.decoders
+    schedule=autolrs: schedule.tau schedule.tau_max schedule.trial_steps schedule.trials
+    schedule=autolrs: schedule.validation_from
+""")  # integers >= 1, not null
+COUNTS_OR_NULL = of_methods(int | None) + listed("""
+    checkpoint.every_steps trainer.steps trainer.batch_size trainer.micro_batch_size
+    data=python_docs model=lstm: data.vocabulary_size data.bptt
+    data=python_docs model=lstm: data.evaluation_columns data.evaluation_tokens
+    data=python_docs model=bert data.objective=masked: data.max_length model.positions
+    data=image_folder data.name=x: data.image_size
+    data=sst2 model=bert: data.train_rows
+""")
+POSITIVE = of_methods(float) + listed("""
+    timeout_seconds trainer.evaluate_every budget.density
+    trainer.steps=null: trainer.epochs
+    data=least_squares model=least_squares: data.condition
+    optimizer=adam: optimizer.lr
+    feedback=low_pass: feedback.beta
+    schedule=cosine: schedule.peak
+    schedule=warmup_step: schedule.decay
+    schedule=inverse: schedule.decay
+    schedule=inverse_sqrt: schedule.exponent
+    schedule=autolrs: schedule.low schedule.high schedule.exploration
+""")  # numbers > 0, not null
+NOT_NEGATIVE = listed("""
+    optimizer.weight_decay
+    data=least_squares model=least_squares: data.noise
+    data=synthetic_ratings model=neumf: data.skew data.taste
+    data=image_folder data.name=x: data.memory_gib
+    optimizer=adamw: optimizer.eps
+    schedule=cosine: schedule.warmup_epochs
+    schedule=warmup_step: schedule.warmup_epochs
+    schedule=inverse: schedule.warmup
+""")
+NOT_NEGATIVE_OR_NULL = of_methods(float | None) + listed("""
+    schedule=linear: schedule.warmup_epochs
+    data=libsvm data.name=rows model=logistic_l2: model.l2
+    data=least_squares model=least_squares: model.l2
+    compressor=hard_threshold: budget.threshold
+""")
+POSITIVE_OR_NULL = listed("""
+    tracker=wandb tracker.objective=test/accuracy: tracker.byte_budget
+    feedback=diana compressor=qsgd: feedback.alpha
+    compressor=terngrad: compressor.clip
+    compressor=strom: compressor.threshold
+    checkpoint.every_minutes trainer.clip_norm trainer.average_reset_epochs
+    data=image_folder data.name=x: data.held_out
+    data.partition=dirichlet: data.alpha
+    data=python_docs model=bert data.objective=masked: data.masked_share
+""")
+NUMBERS_OR_NULL = listed("""
+    data=libsvm data.name=rows model=logistic_l2: model.offset
+    data=least_squares model=least_squares: model.offset
+""")
+LARGE = listed("""
+    trainer.steps
+    data=image_folder data.name=x: data.image_size data.decoders
+    data=python_docs model=bert data.objective=masked: model.positions
+    data=least_squares model=least_squares: data.rows
+    data=synthetic_ratings model=neumf: data.users data.items data.rank data.negatives model.factors
+    data=python_docs model=lstm: model.width model.layers
+    data=python_docs model=transformer: model.width model.layers model.heads
+""")  # sizes whose product with other sizes is allocated
+SEEDS = listed("""
+    seed
+    data=synthetic_ratings model=neumf: data.draw_seed
+    data=least_squares model=least_squares: data.draw_seed
+""")
+PARTS = listed("""
+    compressor=chain: compressor.first compressor.second
+    compressor=two_way: compressor.up compressor.down
+""")  # settings whose value is a method
+SHARES = listed("""
+    optimizer.nesterov=false optimizer.momentum=0 feedback=momentum_correction: feedback.momentum
+    feedback=ef21_sgdm: feedback.momentum
+    optimizer.momentum model.dropout
+    feedback=momentum_correction: optimizer.decay_momentum
+    schedule=linear: schedule.warmup_share
+    data=python_docs model=lstm: model.dropout
+    data=python_docs model=transformer: model.dropout
+    data=synthetic_ratings model=neumf: model.dropout
+""")  # in [0, 1), not null
+OPTIONS = of_methods(str)  # words; no drawn one is valid
 NAN, INFINITE = float("nan"), float("inf")
 LISTS = {  # settings with invalid values of their own
     "data=image_folder data.name=x data.mean": ([], ["a"], [None], [NAN] * 3, [INFINITE] * 3, [10**400] * 3),
@@ -251,36 +189,21 @@ LISTS = {  # settings with invalid values of their own
         {"wandb": "a"},
         {"wandb": [1]},
     ),
-    f"{RATINGS} model.hidden": ([], [0], ["a"], [1.5], [None], [99_999_999_998]),
+    "data=synthetic_ratings model=neumf model.hidden": ([], [0], ["a"], [1.5], [None], [99_999_999_998]),
 }
-TEXTS = (
-    "resume",
-    "data=mnist data.root",
-    "data=libsvm model=logistic_l2 data.name",
-    "data=libsvm model=logistic_l2 data.home",
-    "data=movielens model=neumf data.name",
-    "data=image_folder data.name",
-    "output",
-    "name",
-)
-TEXTS_OR_NULL = (
-    "data=sst2 model=bert data.vocabulary",
-    "data=python_docs model=bert data.objective=masked data.vocabulary",
-    *(f"tracker=wandb tracker.{key}" for key in ("project", "entity", "group", "job_type", "notes")),
-    "model=bert data=python_docs data.objective=masked model.pretrained",
-)
-SECTIONS = (
-    "model",
-    "data",
-    "compressor",
-    "feedback",
-    "optimizer",
-    "schedule",
-    "trainer",
-    "tracker",
-    "checkpoint",
-    "wire",
-)
+TEXTS = listed("""
+    resume output name
+    data=mnist: data.root
+    data=libsvm model=logistic_l2: data.name data.home
+    data=movielens model=neumf: data.name
+    data=image_folder: data.name
+""")
+TEXTS_OR_NULL = listed("""
+    data=sst2 model=bert: data.vocabulary
+    data=python_docs model=bert data.objective=masked: data.vocabulary model.pretrained
+    tracker=wandb: tracker.project tracker.entity tracker.group tracker.job_type tracker.notes
+""")
+SECTIONS = listed("model data compressor feedback optimizer schedule trainer tracker checkpoint wire")
 
 
 def nested(depth: int) -> list:
@@ -344,10 +267,9 @@ def bad_settings() -> Iterator[st.SearchStrategy]:
     yield setting(
         FLAGS, st.one_of(words, st.integers(), fractions, st.lists(st.booleans(), max_size=2)), null=True
     )
+    others = st.one_of(words, st.integers(), st.booleans(), st.lists(words, max_size=2), st.just({"a": 1}))
+    yield setting(OPTIONS, others, null=True)
     for key, choices in WORDS.items():
-        others = st.one_of(
-            words, st.integers(), st.booleans(), st.lists(words, max_size=2), st.just({"a": 1})
-        )
         yield setting(
             [key], others.filter(lambda value, known=choices: value not in known), key not in MAY_BE_NULL
         )
