@@ -1,15 +1,13 @@
 """``python -m results``: its commands and their help."""
 
-import sys
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, command
 from results_commands import command_of_results
 
 from results.__main__ import COMMANDS
 from results.command import hand_out
-from results.studies.catalogue import STUDIES, load
+from results.studies.catalogue import STUDIES
 
 main = command_of_results()
 
@@ -27,17 +25,6 @@ def test_every_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFi
         main([name, "--help"])
     assert left.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: python -m results {name} ")
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["study", name, "--help"])
-    said = capsys.readouterr().out
-    assert left.value.code == 0 and said.startswith(f"usage: python -m results study {name} ")
-    study = load(name)
-    assert study.name == name and study.question in said
-    assert study.option is None or f"\n  {study.option.name} " in said
 
 
 @pytest.mark.parametrize(
@@ -59,19 +46,6 @@ def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixt
 def test_another_name_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err == f"{said}\n"
-
-
-def test_it_is_a_program() -> None:
-    done = command("--help", launcher=[sys.executable, "-m", "results"])
-    assert done.returncode == 0 and done.stdout.startswith("usage: python -m results COMMAND")
-
-
-def test_no_module_below_is_a_program_too() -> None:
-    """Only ``python -m results`` is a command."""
-    found = [
-        path for path in (ROOT / "results").rglob("*.py") if '__name__ == "__main__"' in path.read_text()
-    ]
-    assert [path.name for path in found] == ["__main__.py"]
 
 
 def test_a_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,14 +102,6 @@ def test_a_page_that_is_measured_now_names_this_code() -> None:
         assert found.commits[0][0] == head.stdout.strip()
 
 
-def test_facts_of_strangers_stay_on_their_line() -> None:
-    machine = header.machine_of({"processor": "x\n# y <b>`z`", "cores": [1], "packages": 5, "platform": 7})
-    assert machine == "x # y &lt;b&gt;\\`z\\`, [1] cores, 7"
-    assert header.machine_of({}) == "processor not recorded"
-    assert header.machine_of({"processor": "x", "cores": 4, "gpus": []}) == "x, 4 cores"
-    assert header.machine_of({"processor": "x", "gpus": ["NVIDIA H100"]}) == "x, NVIDIA H100"
-
-
 @pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT / "results/pages")) for path in PAGES])
 def test_every_page_of_results_says_what_made_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

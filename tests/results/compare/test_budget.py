@@ -11,7 +11,6 @@ import yaml
 from command_line import command
 from knobs_here import answer_here, entry_of
 from results_commands import command_of_results
-from run_folders import write_run
 
 from results.compare import budget, knobs
 from results.compare.budget import Method
@@ -106,18 +105,6 @@ def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None
     assert link.sent == 3 * handed.sent > 0
 
 
-def test_a_guess_is_the_first_setting_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    pilot, calls = power_law(-2.0)
-    given = Pilot(0.01, 1e6 * 0.5**-2.0, 0.01, "")
-    monkeypatch.setattr(
-        budget, "run_pilot", lambda own, value, *_: given if own.name == "top_k" else pilot(value)
-    )
-    monkeypatch.setattr(budget, "_first_value", lambda *_: 3.0)
-    pair = method("top_k"), 0.01, method("hard_threshold")
-    found = [budget.match([], *pair, tolerance=0.01, runs=8, start=start).found for start in (0.5, None)]
-    assert calls[:2] == [0.5, 3.0] and {pilot.value for pilot in found} == {0.5}
-
-
 def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model=mlp", "workers=0", f"output={tmp_path}", "--density", "0.1"]) == 1
     error = capsys.readouterr().err
@@ -131,7 +118,6 @@ def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         ["--density", "0"],
         ["--threshold", "-1"],
         ["--density", "1", "--to", "no/x.yaml"],
-        ["--density", "0.1", "--start", "0"],
         ["--density", "0.1", "--runs", "0"],
         ["--density", "0.1", "--tolerance", "nan"],
         ["--given", "powersgd=x"],
@@ -143,7 +129,7 @@ def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest
 
 
 @pytest.mark.usefixtures("warm_pilots")
-@pytest.mark.parametrize("word", ["compressor=qsgd", "+compressor=top_k", "budget.threshold=0.1"])
+@pytest.mark.parametrize("word", ["+compressor=top_k"])
 def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word, "--density", "0.1"]) == 1
     said = f"error: {word} has no effect: pilots train top_k and hard_threshold with their own settings\n"
@@ -158,7 +144,6 @@ def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.Capt
             ["--density", "0.1", "--method", "signsgd"],
             "signsgd has no knob, a setting that changes the bytes",
         ),
-        (["--given", "ef_sign=2"], "ef_sign has no knob, "),
         (
             ["--given", "powersgd=2", "--to", "x.yaml"],
             "--to takes methods whose knobs are budget.density and budget.threshold, got compressor.rank and "
@@ -178,7 +163,6 @@ def test_what_cannot_be_matched_is_one_line(
 @pytest.mark.parametrize(
     ("words", "setting"),
     [
-        (["--given", "signsgd"], "compressor=top_k budget.density="),  # a method without a knob
         (["--density", "0.2", "--method", "powersgd"], "compressor=powersgd compressor.rank="),
         (
             ["--density", "0.2", "--method", "hard_threshold", "--knob", "compressor.threshold"],
@@ -197,17 +181,7 @@ def test_every_method_can_be_matched(
     assert abs(found / given - 1) <= 0.3
 
 
-def test_a_jump_between_two_roundings_ends_the_search() -> None:
-    def pilot(value: float) -> Pilot:
-        return Pilot(float(f"{value:.4g}"), 1e6 if value < 0.0123456 else 1e3, 0.01, "")
-
-    _, trials = knob(-2.0).search(pilot, 1e5, 2.0, tolerance=0.02, runs=30)
-    assert trials < 30
-
-
-@pytest.mark.parametrize(
-    "content", ["[]", '{"status": "finished"}', '{"status": "finished", "layers": 3}', ""]
-)
+@pytest.mark.parametrize("content", ["[]", '{"status": "finished"}', ""])
 def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(budget.PilotError, match=r"summary\.json") as caught:
@@ -227,9 +201,3 @@ def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.C
         budget.run_pilot(method("top_k"), 0.1, [*small, f"output={tmp_path}", "tracker=none"], "handed").sent
         > 0
     )
-
-
-def test_a_summary_without_the_bytes_says_so(tmp_path: Path) -> None:
-    path = write_run(tmp_path, summary={"comm/bytes_sent_total": None})
-    with pytest.raises(budget.PilotError, match=r"summary\.json has no comm/bytes_sent_total$"):
-        budget._summary(path)

@@ -57,12 +57,3 @@ def test_a_diverged_seed_is_not_hidden() -> None:
     assert math.isnan(mean) and math.isnan(half)
     mean, half = mean_and_interval([1.0, math.inf, 2.0])
     assert mean == math.inf and math.isnan(half)
-
-
-def test_equal_values_have_no_interval() -> None:
-    assert mean_and_interval([0.1] * 3) == (pytest.approx(0.1), None)
-    assert standard_deviation([0.1, 0.1, 0.1 + 1e-15]) is None
-    assert mean_and_interval([0.0] * 5) == (0.0, None)
-    mean, *others = paired_difference([1.1, 2.3, 3.7], [0.1, 1.3, 2.7])  # equal except for rounding
-    assert (mean, *others) == (pytest.approx(1.0), None, None, 3)
-    assert paired_difference([0.3, 0.2, 0.7], [0.3, 0.2, 0.7]) == (0.0, None, None, 3)

@@ -11,11 +11,8 @@ from run_folders import write_run
 from results.compare.statistics import mean_and_interval
 from results.figures import kinds as figures
 from results.figures import metrics
-from results.figures.description import Axis, Panel
 from results.figures.groups import Group, groups
 from results.figures.panels import NothingToDraw
-from results.figures.scales import Scale
-from results.figures.sheet import draw
 from results.read.folders import read_runs
 
 main = command_of_results("figures")
@@ -131,29 +128,6 @@ def test_unequal_bytes_are_said_unless_an_axis_shows_them(name: str, is_said: bo
     assert ("differ by more than 10%" in texts(figure)) == is_said
 
 
-def test_an_interval_beyond_the_panel_is_said(tmp_path: Path, group: Group) -> None:
-    for seed in SEEDS:
-        write_run(tmp_path, seed=seed, summary={"test/accuracy": 0.4 + 0.2 * seed})
-        for threshold in (0.1, 0.2, 0.3):
-            settings = {"threshold": threshold, "density": 0.01}
-            write_run(tmp_path, compressor="hard_threshold", seed=seed, settings=settings)
-    (wide,) = groups(read_runs([tmp_path]))
-    figure = drawn_by("quality_bytes", wide)
-    assert "goes on beyond it" in texts(figure)
-    low, high = figure.axes[0].get_ylim()
-    assert all(low <= y <= high for bar in bars(figure.axes[0]) for _, y in bar)
-    assert "goes on beyond it" not in texts(drawn_by("quality_bytes", group))
-
-
-def test_one_line_joins_the_settings_of_a_compressor(group: Group) -> None:
-    (axis,) = drawn_by("total_error_bytes", group).axes
-    joined = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_marker() == "None"]
-    joined = [line for line in joined if line.get_label() == "_" and line.get_linewidth() == 1.2]
-    assert len(joined) == 2
-    for line in joined:  # sorted by bytes
-        assert line.get_xdata()[0] < line.get_xdata()[1]
-
-
 def test_curves_are_means_in_their_interval(group: Group) -> None:
     axis, by_bytes = drawn_by("loss", group).axes
     found = lines(axis)
@@ -184,16 +158,6 @@ def test_zero_is_named_where_an_axis_is_logarithmic(group: Group) -> None:
     assert not np.isfinite(none.get_ydata()).any()
 
 
-def test_a_gap_in_a_curve_is_explained(tmp_path: Path) -> None:
-    written = [{"step": i, "compression/density": 0.0 if i < 5 else 10.0**-i} for i in range(1, 11)]
-    write_run(tmp_path, records=written)
-    (group,) = groups(read_runs([tmp_path]))
-    figure = drawn_by("density", group)
-    assert "Gaps are where density of a step is 0" in texts(figure)
-    (line,) = lines(figure.axes[0]).values()
-    assert np.isfinite(line.get_ydata()).tolist() == [False] * 4 + [True] * 6
-
-
 def test_layers_in_the_order_of_the_model(group: Group) -> None:
     density, error = drawn_by("layers", group).axes
     assert [label.get_text() for label in density.get_yticklabels()] == [
@@ -204,40 +168,6 @@ def test_layers_in_the_order_of_the_model(group: Group) -> None:
     assert lines(density)["none"].get_xdata().tolist() == [1.0, 1.0]
     assert lines(density)["none"].get_linestyle() == "None"  # layers are no sequence
     assert lines(error)["none"].get_xdata() == pytest.approx([54.0, 6.0])
-
-
-def test_title_says_subject_workers_steps_and_seeds(group: Group) -> None:
-    said = texts(drawn_by("density", group))
-    assert said.startswith("mlp-digits: density against steps\n4 workers, 200 steps; ")
-    assert "mean over seeds 0, 1, 2; dots: single seeds, bars: 95 % interval of the mean" in said.replace(
-        "\n", " "
-    )
-
-
-def test_legend_lies_below_the_panels_and_names_all(group: Group) -> None:
-    for name in ("quality_bytes", "loss", "layers"):
-        figure = drawn_by(name, group)
-        figure.draw_without_rendering()
-        box = figure.legends[0].get_window_extent()
-        assert box.y1 < min(axis.get_tightbbox().y0 for axis in figure.axes)
-        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0
-        assert set(legend(figure)) == {
-            "hard_threshold, lambda 0.02 (5.5 % sent)",
-            "hard_threshold, lambda 0.1 (0.55 % sent)",
-            "none",
-            "top_k, density 1 %",
-            "top_k, density 10 %",
-        }
-
-
-def test_one_seed_says_so(tmp_path: Path) -> None:
-    write_run(tmp_path, seed=3)
-    (group,) = groups(read_runs([tmp_path]))
-    figure = drawn_by("loss", group)
-    assert "one seed only (3)" in texts(figure)
-    axis = drawn_by("quality_density", group).axes[0]
-    for each in (*figure.axes, axis):
-        assert not bars(each) and not dots(each)
 
 
 def test_two_seeds_and_equal_ones_have_no_interval_and_say_why(tmp_path: Path) -> None:
@@ -257,27 +187,6 @@ def test_two_seeds_and_equal_ones_have_no_interval_and_say_why(tmp_path: Path) -
         assert dots(figure.axes[0])
 
 
-def test_other_seeds_stand_in_the_legend(tmp_path: Path) -> None:
-    for seed in SEEDS:
-        write_run(tmp_path, seed=seed)
-    write_run(tmp_path, compressor="none", seed=1)
-    (group,) = groups(read_runs([tmp_path]))
-    figure = drawn_by("loss", group)
-    assert "(others: see the legend)" in texts(figure).replace("\n", " ")
-    assert legend(figure) == ["none (one seed: 1)", "top_k, density 1 %"]
-
-
-def test_several_versions_of_the_code_are_marked(tmp_path: Path, group: Group) -> None:
-    write_run(tmp_path, seed=0, commit="a" * 40)
-    write_run(tmp_path, seed=1, commit="b" * 40, modified=True)
-    (several,) = groups(read_runs([tmp_path]))
-    note = (
-        "Runs of 2 versions of the code: aaaaaaaaaa (1 run), bbbbbbbbbb* (1 run); * with uncommitted changes."
-    )
-    assert note in texts(drawn_by("loss", several))
-    assert "versions" not in texts(drawn_by("loss", group))
-
-
 def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
     write_run(tmp_path)
     lines = [{"step": step, "comm/link_bytes_sent_total": 80.0 * step} for step in (10, 20)]
@@ -288,13 +197,6 @@ def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
     assert "Not drawn, for want of a number: random_k, density 1 %." in texts(figure)
     with pytest.raises(NothingToDraw, match=r"^no run has convex/suboptimality$"):
         drawn_by("suboptimality", group)
-
-
-def test_no_number_at_the_end_is_not_a_point(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    write_run(tmp_path, compressor="none", summary={"test/accuracy": float("nan")})
-    (group,) = groups(read_runs([tmp_path]))
-    assert list(lines(drawn_by("quality_bytes", group).axes[0])) == ["top_k, density 1 %"]
 
 
 def test_command_writes_the_same_bytes_twice(
@@ -335,11 +237,6 @@ def test_an_empty_folder_is_one_line(folder: str, tmp_path: Path, capsys: pytest
     assert printed.startswith("error: no ") and printed.count("\n") == 1
 
 
-def test_a_quality_of_ones_own(group: Group) -> None:
-    (axis,) = drawn_by("quality_density", group, "train/loss").axes
-    assert axis.get_ylabel() == "train/loss at the end (lower is better)"
-
-
 def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layers = {"$x^$": {"elements": 9, "total_error": 1.0, "density_mean": 0.1}}
     layers["b"] = layers["$x^$"]
@@ -349,20 +246,3 @@ def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[s
         write_run(tmp_path / "runs", name="$x^$", seed=seed, settings=settings, summary=summary)
     assert main([str(tmp_path / "runs"), "--to", str(tmp_path / "to")]) == 0
     assert len(list((tmp_path / "to").iterdir())) == 7
-
-
-def test_panels_with_a_common_axis_have_the_limits_of_all() -> None:
-    low, high = (
-        Panel(Axis("x", Scale(False, (0.0, 1.0))), Axis("y", Scale(False, limits)), ())
-        for limits in ((0.0, 2.0), (1.0, 3.0))
-    )
-    figure = draw("title", "", [[low, high]], {"none": {}}, {"none": "none"}, share_y=True)
-    assert [axis.get_ylim() for axis in figure.axes] == [(0.0, 3.0)] * 2
-
-
-def test_letters_that_the_font_lacks_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    for seed in SEEDS:
-        write_run(tmp_path, name="实验-top_k", seed=seed, records=records(2, 0.1, 1))
-    assert main([str(tmp_path), "--to", str(tmp_path / "drawn"), "--only", "loss"]) == 0
-    err = capsys.readouterr().err
-    assert err.count("the font has no glyph for 实 验; boxes are drawn instead") == 1 and "Glyph" not in err

@@ -61,13 +61,6 @@ def test_a_compressors_colour_does_not_depend_on_the_others() -> None:
     assert alone == among
 
 
-def test_methods_in_the_order_of_their_numbers() -> None:
-    methods = [method("top_k", density=density) for density in (0.1, 1e-05, 0.001)]
-    assert sorted(methods, key=lambda each: each.order) == [methods[1], methods[2], methods[0]]
-    assert {each.family for each in methods} == {"top_k"}
-    assert method("top_k", density=0.1, feedback="none").family == "top_k, no feedback"
-
-
 def test_dollars_are_drawn_as_they_are_and_axes_keep_their_powers(tmp_path: Path) -> None:
     figure = Figure()
     plain, named = figure.subplots(1, 2)

@@ -46,15 +46,6 @@ def test_a_threshold_is_called_by_the_lambda_in_force_and_the_density_reached(tm
     ]
 
 
-def test_two_methods_of_one_name_keep_their_settings(tmp_path: Path) -> None:
-    """One lambda is computed by the rule, one is set; both are equal in the four digits shown."""
-    threshold = 1 / (2 * math.sqrt(0.01 * NUM_PARAMETERS))
-    write_run(tmp_path, compressor="hard_threshold", settings={"threshold": None, "density": 0.01})
-    write_run(tmp_path, compressor="hard_threshold", settings={"threshold": threshold})
-    methods = by_method(read_runs([tmp_path]))
-    assert list(names(methods)) == list(names(methods).values()) and len(methods) == 2
-
-
 @pytest.mark.parametrize(
     ("target", "name"),
     [

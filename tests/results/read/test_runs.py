@@ -46,13 +46,6 @@ def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> Non
     assert run.curve("train/loss").iloc[[0, -1]].tolist() == [1.0, 0.5]
 
 
-@pytest.mark.parametrize("content", ["", "\n"])
-def test_no_record_at_all(tmp_path: Path, content: str) -> None:
-    (write_run(tmp_path) / "metrics.jsonl").write_text(content)
-    (run,) = read_runs([tmp_path])
-    assert run.records.empty and run.curve("train/loss").empty
-
-
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -86,13 +79,6 @@ def test_what_cannot_be_used_is_named_and_left_out(
     assert printed.startswith(f"left out {path}: ") and said in printed
 
 
-def test_environment_may_be_missing(tmp_path: Path) -> None:
-    path = write_run(tmp_path)
-    (path / "environment.json").write_text("{")
-    (run,) = read_runs([tmp_path])
-    assert (run.commit, run.modified, run.code) == (None, False, "unknown")
-
-
 def test_only_run_folders_are_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     outer = write_run(tmp_path)
     for inside in (outer / "wandb" / "files", outer / "copy", tmp_path / ".multirun", tmp_path / "wandb"):
@@ -104,13 +90,6 @@ def test_only_run_folders_are_looked_into(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err == ""
     with pytest.raises(FileNotFoundError, match="no folder"):
         read_runs([tmp_path / "not there"])
-
-
-def test_order_is_that_of_paths(tmp_path: Path) -> None:
-    for name in ("b", "a", "c"):
-        write_run(tmp_path / name)
-    paths = [run.path for run in read_runs([tmp_path])]
-    assert paths == sorted(paths)
 
 
 def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -140,15 +119,6 @@ def test_several_versions_of_the_code_are_said(tmp_path: Path) -> None:
         "mlp-digits: runs of modified code, which may differ: aaaaaaaaaa*",
         "mlp-digits: one seed only of top_k, density 0.01",
     ]
-
-
-def test_versions_matter_within_a_comparison_only(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        write_run(tmp_path, seed=seed, workers=4, commit="a" * 40)
-        write_run(tmp_path, seed=seed, workers=8, commit="b" * 40)
-    runs = read_runs([tmp_path])
-    assert warnings(runs) == []
-    assert [len(group) for group in by_setting(runs)] == [2, 2]
 
 
 def test_methods_are_ordered_by_the_size_of_their_settings(tmp_path: Path) -> None:

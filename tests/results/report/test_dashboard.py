@@ -1,22 +1,14 @@
 """The specification of a W&B workspace and report: panels, metrics that exist, grouping, no network."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from configs import resolved
 from results_commands import command_of_results
 
-from results.compare.paper import ERROR_CURVES
-from results.figures.style import COLOURS
-from results.report.charts import sections
 from results.report.dashboard import GROUPING, QUALITIES, specification
-from trainers.run.folder import RunFolder
 
 main = command_of_results("report")
 
@@ -59,26 +51,6 @@ def documented() -> set[str]:
     return {
         name for line in table.splitlines() if line[:1] == "|" for name in re.findall(r"`(\w+/[\w.]+)`", line)
     }
-
-
-@pytest.mark.parametrize("part", ["workspace", "report"])
-def test_panels_show_what_the_figures_show(made: dict[str, Any], part: str) -> None:
-    scatter = {
-        tuple(panel["config"][axis].split(":")[1].removesuffix(".last") for axis in ("xAxis", "yAxis"))
-        for panel in panels(made[part])
-        if panel["viewType"] == "Scatter Plot"
-    }
-    assert ("comm/link_bytes_sent_total", "compression/total_error") in scatter
-    for quality in QUALITIES:
-        assert {("comm/link_bytes_sent_total", quality), ("compression/density_mean", quality)} <= scatter
-    lines = {
-        metric: panel["config"]
-        for panel in panels(made[part])
-        if panel["viewType"] == "Run History Line Plot" and panel["config"]["xAxis"] == "_step"
-        for metric in panel["config"]["metrics"]
-    }
-    assert {"train/loss", "compression/density", "compression/total_error"} <= lines.keys()
-    assert all((line["groupAgg"], line["groupArea"]) == ("mean", "minmax") for line in lines.values())
 
 
 @pytest.mark.parametrize("part", ["workspace", "report"])
@@ -247,69 +219,6 @@ def test_every_figure_has_its_panels_in_its_section(made: dict[str, Any], part: 
             assert all((one["groupAgg"], one["groupArea"]) == ("mean", "minmax") for one in alike)
 
 
-@pytest.mark.parametrize("part", ["workspace", "report"])
-def test_there_is_no_section_without_a_figure(made: dict[str, Any], part: str) -> None:
-    found = in_sections(made, part)
-    assert list(found) == list(sections(list(QUALITIES)))
-    assert set(found) == {heading for heading, _ in FIGURES.values()}
-    assert all(found.values())
-
-
-def test_published_values_are_level_lines(made: dict[str, Any]) -> None:
-    """Every metric of every convex experiment has them, as expressions "constant + 0 * metric"."""
-    found = {}
-    for panel in in_sections(made, "report")["Values of the paper"]:
-        config = panel["config"]
-        if panel["viewType"] != "Run History Line Plot":
-            continue
-        (metric,) = config["metrics"]
-        shown, *levels = config["expressions"]
-        assert shown == f"${{{metric}}}" and all(one.endswith(f" + 0 * {shown}") for one in levels)
-        values = [one.removesuffix(f" + 0 * {shown}") for one in levels]
-        assert all(re.fullmatch(r"\d+(\.\d+)?", value) for value in values)
-        found[config["chartTitle"].partition(":")[0], metric] = sorted(map(float, values))
-    published: dict[tuple[str, str], set[float]] = {}
-    for curve in ERROR_CURVES:
-        for value in curve.values:
-            published.setdefault((curve.experiment, value.metric), set()).add(value.published)
-    assert found == {key: sorted(values) for key, values in published.items()}
-    assert len(found) > 8
-
-
-def test_groups_are_the_facts_that_seeds_share(tmp_path: Path) -> None:
-    facts = []
-    for words in (["seed=0"], ["seed=1"], ["seed=0", "budget.density=0.02"], ["seed=0", "workers=4"]):
-        folder = RunFolder(resolved("compressor=top_k", *words) | {"output": str(tmp_path)})
-        folder.open()
-        facts.append([folder.facts()[key] for key in GROUPING])
-        folder.lock.release()
-    assert facts[0] == facts[1]
-    assert facts[0][:3] == ["top_k", "top_k, density 0.001", "resnet18-digits"]
-    assert len({tuple(each) for each in facts}) == 3
-
-
-def test_methods_have_their_colours(made: dict[str, Any]) -> None:
-    colours = made["workspace"]["spec"]["section"]["customRunColors"]
-    for method, colour in COLOURS.items():
-        assert [value for key, value in colours.items() if f"%22{method}%22" in key] == [colour]
-
-
-@pytest.mark.slow
-def test_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
-    files = [tmp_path / "here.json", tmp_path / "there.json"]
-    assert main([*ARGUMENTS, "--to", str(files[0])]) == 0
-    command = [sys.executable, "-m", "results", "report", *ARGUMENTS, "--to", str(files[1])]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
-    assert files[0].read_bytes() == files[1].read_bytes()
-    assert json.loads(files[0].read_text())["workspace"]["entity"] == "someone"
-
-
-def test_no_panel_has_the_name_of_another(made: dict[str, Any]) -> None:
-    for part in made.values():
-        names = [panel["__id__"] for panel in panels(part)]
-        assert len(set(names)) == len(names) > 0
-
-
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ARGUMENTS, "--to", str(tmp_path / "no" / "file.json")]) == 1
     said = capsys.readouterr().err
@@ -317,12 +226,3 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main([*ARGUMENTS[:-1], "--to", "file.json"])
     assert "--to has no effect without --dry-run" in capsys.readouterr().err
-
-
-def test_no_server_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise ConnectionError("nobody\nanswers")
-
-    monkeypatch.setattr("results.report.dashboard.workspace", refuse)
-    assert main(ARGUMENTS[:-1]) == 1
-    assert capsys.readouterr().err == "error: Weights & Biases: nobody answers\n"

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -14,7 +13,7 @@ from run_folders import write_run
 from results.compare.statistics import mean_and_interval
 from results.read.folders import read_runs
 from results.report.axes import plain
-from results.report.facts import Series, pages_of, series_of
+from results.report.facts import pages_of, series_of
 from results.report.html_page import in_script
 from results.report.interactive_curves import MOST_POINTS
 from results.report.interactive_figures import figures_of
@@ -75,12 +74,6 @@ def test_page_says_what_was_asked_and_run(output: Path, tmp_path: Path) -> None:
     assert "<h1>A &lt;T&gt;</h1>" in asked and '<p class="question">Why?</p>' in asked
 
 
-def test_default_place_is_the_first_output(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(output)]) == 0
-    assert capsys.readouterr().out == f"{output / 'report.html'}\n"
-    assert (output / "report.html").is_file()
-
-
 def test_page_needs_no_network(output: Path, tmp_path: Path) -> None:
     text = page_of(output, to=tmp_path / "page.html")
     assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=", text)
@@ -114,24 +107,6 @@ def test_text_for_plotly_and_for_scripts() -> None:
     assert "<" not in text and "\u2028" not in text and json.loads(text) == {"a": "</script><!--\u2028"}
 
 
-def test_what_a_reader_must_know_stands_on_top(output: Path, tmp_path: Path) -> None:
-    write_run(output, compressor="random_k", seed=3, commit="b" * 40)
-    write_run(output, compressor="top_k", seed=9, summary={"status": "failed", "error": "not finite"})
-    text = body_of(page_of(output, to=tmp_path / "page.html"))
-    warnings = text[text.index("Before you read on") : text.index("<nav>")]
-    assert "one seed only of random_k" in warnings
-    assert "versions of the code" in warnings and "bbbbbbbbbb" in warnings
-    assert "left out mlp-digits-top_k/" in warnings and "not finite" in warnings
-    assert re.search(r">3</a> only</td>", text)
-
-
-def test_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"error: no finished run in {tmp_path}\n"
-    assert main([str(tmp_path / "missing")]) == 1
-    assert capsys.readouterr().err == f"error: no folder {tmp_path / 'missing'}\n"
-
-
 def test_a_run_without_environment_or_quality_is_shown(tmp_path: Path) -> None:
     bare = {"test/accuracy": None, "test/loss": None, "train/loss": None, "layers": None}
     path = write_run(
@@ -142,39 +117,6 @@ def test_a_run_without_environment_or_quality_is_shown(tmp_path: Path) -> None:
     assert "not recorded" in text and "unknown (1 run)" in text
     assert "accuracy" not in text and ">compression ratio<" not in text
     assert "average density, %" in text
-
-
-def test_words_that_are_no_utf_8_are_replaced(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "runs")
-    environment = json.loads((path / "environment.json").read_text()) | {"command": ["run.py", "name=\ud800"]}
-    (path / "environment.json").write_text(json.dumps(environment))
-    assert "python run.py &#39;name=?&#39;" in body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
-
-
-def test_curves_have_the_marks_of_their_style(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def styles(series: Iterable[Series]) -> dict[str, dict]:
-        hollow = {"marker": "D", "markerfacecolor": "white"}
-        line = {"color": "#123456", "linestyle": "solid", "linewidth": 1}
-        return {one.label: line | hollow for one in series}
-
-    monkeypatch.setattr("results.report.interactive_curves.line_styles", styles)
-    (series,) = series_of(pages_of(read_runs([output]), [output])).values()
-    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
-    assert {trace["marker"]["symbol"] for trace in loss.data if "meta" in trace} == {"diamond-open"}
-    go.Figure(data=loss.data, layout=loss.layout)
-
-
-def test_settings_tell_series_apart(tmp_path: Path) -> None:
-    for scope in ("layer", "global"):
-        for seed in (1, 0):
-            write_run(tmp_path, seed=seed, scope=scope)
-    (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
-    assert [one.label for one in series] == [
-        "top_k, density 0.01, scope global",
-        "top_k, density 0.01, scope layer",
-    ]
-    assert [one.family for one in series] == ["top_k, scope global", "top_k, scope layer"]
-    assert [one.seeds for one in series] == [(0, 1), (0, 1)]
 
 
 def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
@@ -190,34 +132,6 @@ def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
     (means,) = (t for t in quality.data if t["name"] == "hard_threshold" and "showlegend" not in t)
     assert means["x"] == [1e-5, 1e-4, 1e-3] and means["mode"] == "lines+markers"
     assert all(len(keys.split()) == 2 for keys in means["customdata"])
-
-
-def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path) -> None:
-    write_run(output, scope="global", seed=5)
-    text = body_of(page_of(output, to=tmp_path / "page.html"))
-    assert "minus none [95 %]" in text
-    assert 'title="minus none, seeds 0, 1"' in text
-    assert "not comparable with the paper, all rows: the paper trained no mlp" in text
-    assert ">beside the paper<" not in text and "no differences: there is no run of none" not in text
-    assert "top_k, density 0.01, scope global" in text and "compression ratio: bytes that would" in text
-
-
-def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        write_run(tmp_path, seed=seed)
-        write_run(tmp_path, seed=seed, settings={"density": 0.1}, summary={"compression/total_error": 1e3})
-        write_run(tmp_path, compressor="none", seed=seed, summary={"compression/total_error": 0.0})
-    (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
-    (error,) = (f for f in figures_of(series) if f.title == "Total error against MB that left a worker")
-    assert error.note.endswith("Not shown (not above zero on a logarithmic axis, or not recorded): none.")
-
-
-def test_curves_of_two_seeds_have_no_interval(output: Path) -> None:
-    (series,) = series_of(pages_of(read_runs([output]), [output])).values()
-    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
-    assert not [trace for trace in loss.data if trace.get("line", {}).get("width") == 6]
-    assert loss.note.startswith("Lines: means over seeds, dots: single seeds; at most about")
-    assert "No interval of fewer than three seeds." in loss.note
 
 
 def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
@@ -266,13 +180,3 @@ def test_every_run_says_how_to_run_it_alone(tmp_path: Path) -> None:
     first, second = pages_of(read_runs([tmp_path]), [tmp_path])
     assert first.command == "python run.py compressor=top_k seed=0 'name=a b'"
     assert second.command == "not recorded; a job of python run.py -m seed=0,1"
-
-
-def test_no_page_shows_where_code_lies(tmp_path: Path) -> None:
-    stage = {"_target_": "compressors.top_k.TopK", "density": 0.01}
-    for seed, feedback in enumerate(("EF21", "MomentumCorrection")):
-        part = {"_target_": f"compressors.feedback.{feedback}"}
-        write_run(tmp_path / "runs", seed=seed, feedback=part, settings={"stages": [stage]})
-    page = body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
-    assert "_target_" not in page and not re.search(r"(compressors|models|trainers)\.\w", page)
-    assert "feedback: ef21" in page and "model: mlp" in page and "compressor.stages.0: top_k" in page

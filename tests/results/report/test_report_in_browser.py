@@ -98,20 +98,6 @@ def test_page_loads_in_silence_and_asks_nobody(opened: Opened) -> None:
     assert page.locator("h2", has_text="onerror").count() == 1  # shown as text, not executed
 
 
-def test_a_click_in_the_legend_hides_a_method(opened: Opened) -> None:
-    page = opened.page
-    name = figure_of(page, "Test accuracy against average density")
-    count = "id => document.querySelectorAll(`#${id} .scatterlayer .trace`).length"
-    before = page.evaluate(count, name)
-    hidden = (
-        f"document.getElementById('{name}').data.filter(t => t.visible === 'legendonly').map(t => t.name)"
-    )
-    assert page.evaluate(hidden) == []
-    page.mouse.click(*centre(page, f"#{name} .legendtoggle"))
-    until(page, hidden, ["hard_threshold"] * 2)  # the mean and the single runs
-    assert page.evaluate(count, name) == before - 2
-
-
 def test_a_click_on_a_head_sorts_by_number(opened: Opened) -> None:
     page = opened.page
     table = page.locator("table.sortable").filter(has_text="top_k, density 0.01").last
@@ -151,30 +137,3 @@ def test_a_point_leads_to_its_run(opened: Opened) -> None:
     assert dialog.locator("details").count() == 1
     assert "compressor: hard_threshold" in dialog.locator(".config").inner_text()
     page.keyboard.press("Escape")
-
-
-def test_nothing_is_wider_than_a_telephone(opened: Opened) -> None:
-    page = opened.page
-    figure = figure_of(page, "Test accuracy against MB that left a worker")
-    width = f"document.querySelector('#{figure} svg').clientWidth <= 340"
-    assert not page.evaluate(width)
-    before = page.viewport_size
-    page.set_viewport_size({"width": 360, "height": 740})
-    until(page, width, True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.set_viewport_size(before)
-
-
-def test_a_dark_page_has_white_lines_for_the_baseline(opened: Opened) -> None:
-    page = opened.page
-    figure = figure_of(page, "Test accuracy against MB that left a worker")
-    black, white = (
-        f"document.getElementById('{figure}').data.some(t => t.marker?.color === '{colour}')"
-        for colour in ("#000000", "#ffffff")
-    )
-    assert page.evaluate(black) and not page.evaluate(white)
-    page.emulate_media(color_scheme="dark")
-    until(page, white, True)
-    assert not page.evaluate(black)
-    page.emulate_media(color_scheme="light")
-    until(page, black, True)

@@ -15,7 +15,6 @@ from run_folders import NUM_PARAMETERS, write_run
 
 from results.compare.comparison import compare
 from results.read.folders import read_runs
-from results.read.matching import warnings
 from results.tables.formats import comma_separated, latex, markdown
 
 main = command_of_results("table")
@@ -110,25 +109,6 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
     assert "one seed only of hard_threshold, lambda 0.01; top_k, density 0.01" in text
 
 
-def test_a_warning_names_a_few_methods_with_one_seed(tmp_path: Path) -> None:
-    for number in range(7):
-        write_run(tmp_path, compressor="hard_threshold", settings={"threshold": number + 1.0})
-    (said,) = [one for one in warnings(read_runs([tmp_path])) if "one seed only" in one]
-    assert said.endswith("hard_threshold, lambda 5; and 2 more")
-
-
-def test_a_difference_over_fewer_seeds_names_them(tmp_path: Path) -> None:
-    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.75, 0.8)})
-    row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
-    assert row["test accuracy, %, minus that of none"] == "-5.00 (2 seeds) over seeds 0, 1"
-
-
-def test_one_method_alone_is_compared_with_nothing(tmp_path: Path) -> None:
-    write_methods(tmp_path, {"none": (0.9, 0.8)})
-    text = markdown(compare(read_runs([tmp_path])))
-    assert "minus that of" not in text and "no differences" not in text
-
-
 def test_without_none_top_k_is_the_baseline_and_ratios_stay(tmp_path: Path) -> None:
     write_methods(tmp_path, {name: ACCURACY[name] for name in ("top_k", "hard_threshold")})
     text = markdown(compare(read_runs([tmp_path])))
@@ -155,14 +135,6 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
     write_run(tmp_path, name="another-top_k", workers=2, scope="global")
     titles = [section.title for section in compare(read_runs([tmp_path]))]
     assert titles == ["another", *(f"mlp-digits, workers {workers}" for workers in (2, 8, 16))]
-
-
-def test_runs_of_one_setting_and_several_names_are_called_by_all_of_them(output: Path) -> None:
-    """Model and data alone, as a title, would not distinguish these runs from others."""
-    for name in ("a", "b", "c", "d", "e"):
-        write_run(output, name=f"{name}-top_k", seed=ord(name), workers=16)
-    titles = [section.title for section in compare(read_runs([output]))]
-    assert titles == ["a and b and c and 2 more", "mlp-digits"]
 
 
 def test_versions_of_the_code_are_marked(output: Path) -> None:
@@ -197,13 +169,6 @@ def test_a_title_names_no_default(tmp_path: Path) -> None:
     assert titles == ["mlp-digits, trainer.precision bf16", "mlp-digits"]
 
 
-def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
-    write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, 0.85, 0.85)})
-    text = markdown(compare(read_runs([tmp_path])))
-    assert "- no ± and no interval, the seeds' runs are equal: top_k, density 0.01\n" in text
-    assert cells(text, "top_k")["test accuracy, %"] == "85.00"
-
-
 def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
     write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.7)})
     sections = compare(read_runs([tmp_path]))
@@ -217,26 +182,12 @@ def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
     assert "±" not in "".join(line for line in text.splitlines() if line.startswith("|"))
 
 
-def test_an_interval_that_holds_zero_shows_no_difference(output: Path) -> None:
-    write_run(output, compressor="random_k", seed=0)
-    text = markdown(compare(read_runs([output])))
-    said = "- no difference from none shown, the interval holds 0: hard_threshold, lambda 0.01\n"
-    assert said in text  # top_k's interval excludes 0, random_k has none
-
-
 def test_what_a_run_lacks_is_a_dash(output: Path) -> None:
     lacks = {"test/accuracy": None, "layers": None, "comm/compression_ratio": None}
     write_run(output, compressor="random_k", summary=lacks)
     row = cells(markdown(compare(read_runs([output]))), "random_k")
     assert (row["test accuracy, %"], row["compression ratio"]) == ("-", "-")
     assert row["test accuracy, %, minus that of none"] == "no common seed"
-
-
-def test_no_quality_at_all(tmp_path: Path) -> None:
-    for method in ("none", "top_k"):
-        write_run(tmp_path, compressor=method, summary={"test/accuracy": None})
-    text = markdown(compare(read_runs([tmp_path])))
-    assert "no run has a quality that tables know" in text and "minus" not in text
 
 
 def test_a_diverged_run_is_not_hidden(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -269,19 +220,6 @@ def test_numbers_are_shown_with_the_digits_that_count(
     assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["total error"] == shown
 
 
-@pytest.mark.parametrize(
-    ("values", "shown"),
-    [
-        ((9e6, 9.5e6, 10e6), "9500000.00 ± 500000.00"),
-        ((1e9, 2e9, 3e9), "2.00e+09 ± 1.00e+09"),  # of trainings that diverged
-    ],
-)
-def test_large_numbers_with_fixed_digits(tmp_path: Path, values: tuple[float, ...], shown: str) -> None:
-    for seed, value in enumerate(values):
-        write_run(tmp_path, seed=seed, summary={"test/perplexity": value})
-    assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["test perplexity"] == shown
-
-
 def test_command_writes_all_formats_and_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
     made = []
     for name in ("a", "b"):
@@ -298,17 +236,6 @@ def test_command_writes_all_formats_and_the_same_bytes_twice(output: Path, tmp_p
         "not comparable",
     )
     assert float(top_k["difference low"]) < float(top_k["difference"]) < float(top_k["difference high"])
-
-
-def test_all_formats_have_a_place_of_their_own_by_default(
-    output: Path, capsys: pytest.CaptureFixture
-) -> None:
-    assert main([str(output), "--format", "all"]) == 0
-    assert capsys.readouterr().out.split() == [
-        str(output / f"tables.{kind}") for kind in ("md", "csv", "tex")
-    ]
-    assert main([str(output)]) == 0
-    assert capsys.readouterr().out == (output / "tables.md").read_text()
 
 
 def test_latex_is_escaped_and_balanced(output: Path) -> None:
@@ -357,16 +284,3 @@ def test_names_of_runs_are_text_in_every_format(tmp_path: Path) -> None:
     (row,) = csv.DictReader(io.StringIO(comma_separated(sections)))
     assert row["setting"] == f"'{hostile}"
     assert r"=1+1$|$" in latex(sections)
-
-
-def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> None:
-    write_run(tmp_path, compressor="top_k", settings={"rule": "[2cm] \\input{x}"})
-    text = latex(compare(read_runs([tmp_path])))
-    assert r"\symbol{34}{[}2cm{]} \textbackslash{}\textbackslash{}input\{x\}\symbol{34}" in text
-
-
-def test_latex_labels_are_unique(tmp_path: Path) -> None:
-    for workers, name in enumerate(("实验", "δοκιμή", "a b", "a.b"), start=1):
-        write_run(tmp_path, name=f"{name}-top_k", workers=workers)
-    labels = re.findall(r"\\label\{tab:(.*?)\}", latex(compare(read_runs([tmp_path]))))
-    assert sorted(labels) == ["a-b", "a-b-2", "runs", "runs-2"]

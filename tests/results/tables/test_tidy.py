@@ -70,13 +70,6 @@ def test_long_table_in_several_parts_is_the_same(output: Path, monkeypatch: pyte
     assert new["value"].tolist() == [2.5] and new["epoch"].isna().all()
 
 
-def test_a_run_without_records_has_no_rows(output: Path) -> None:
-    write_run(output, seed=9, records=[])
-    runs = read_runs([output])
-    assert len(wide_table(runs)) == 5
-    assert len(long_table(runs)["id"].unique()) == 4
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_command_writes_the_same_bytes_twice(output: Path, tmp_path: Path, ending: str) -> None:
     made = []
@@ -114,29 +107,6 @@ def test_a_table_that_fails_half_way_leaves_the_earlier_file(
     assert long.read_bytes() == before and [*folder.iterdir()] == [long]
 
 
-def test_a_table_keeps_the_link_and_the_mode_of_the_earlier_file(output: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    own, link = folder / "own.csv", folder / "link.csv"
-    own.write_text("old")
-    own.chmod(0o600)
-    link.symlink_to("own.csv")
-    assert main([str(output), "--wide", str(link)]) == 0
-    assert link.is_symlink() and own.read_text().startswith("path,id,seed,")
-    assert own.stat().st_mode & 0o777 == 0o600
-    assert sorted(folder.iterdir()) == [link, own]
-
-
-def test_duplicates_are_said_and_left_out(
-    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    write_run(tmp_path / "zz", compressor="hard_threshold", seed=0, workers=8)
-    wide = tmp_path / "wide.csv"
-    assert main([str(output), str(tmp_path / "zz"), "--wide", str(wide)]) == 0
-    assert len(pd.read_csv(wide)) == 4
-    assert "is left out" in capsys.readouterr().err
-
-
 def test_a_setting_of_several_kinds_is_text(tmp_path: Path) -> None:
     for seed, value in enumerate((1, 2.5, "auto", None)):
         write_run(tmp_path, seed=seed, bits=value)
@@ -169,20 +139,3 @@ def test_bad_input_is_one_line(
     printed = capsys.readouterr().err.splitlines()
     assert printed[-1].startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}")
     assert all(line.startswith("warning: ") for line in printed[:-1])
-
-
-def test_what_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
-    formula = "=HYPERLINK(1)"
-    records = [{"step": 1, "epoch": 1, "@sum": -2.5, "train/loss": 1}]
-    settings = {"note": "-1+cmd", "shift": -0.5}
-    write_run(tmp_path / "runs", name=formula, records=records, settings=settings, summary={formula: -3.0})
-    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
-    assert main([str(tmp_path / "runs"), "--wide", str(wide), "--long", str(long)]) == 0
-    row = pd.read_csv(wide).iloc[0]
-    assert (row["subject"], row["config.name"]) == (f"'{formula}", f"'{formula}")
-    assert (row["config.compressor.note"], row["config.compressor.shift"]) == ("'-1+cmd", -0.5)
-    assert row[f"'{formula}"] == -3
-    found = pd.read_csv(long)
-    assert dict(zip(found["metric"], found["value"], strict=True)) == {"'@sum": -2.5, "train/loss": 1}
-    for path in (wide, long):
-        assert not any(cell[:1] in {*"=+@"} for line in path.open() for cell in line.split(","))
