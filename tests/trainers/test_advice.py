@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from command_line import command
 
 from compressors.build import build_reducer
 from compressors.top_k import TopK
@@ -21,7 +20,6 @@ from trainers.hooks.advice import __main__ as program
 from trainers.hooks.advice import advise as advising
 from trainers.hooks.advice.advise import advise
 from trainers.hooks.advice.costs import Settings, measure_costs
-from trainers.hooks.advice.gloo import gloo_bits_per_second
 from trainers.hooks.ddp import CompressionState
 from trainers.network_model.step_times import Cost
 from trainers.step.layout import Layout
@@ -51,12 +49,6 @@ def test_bytes_and_rounds_are_those_of_the_methods(costs: dict[str, Cost]) -> No
     assert costs["top_k"].rounds == costs["hard_threshold"].rounds == (2.0, 0.0)  # of a worker, of each other
     assert costs["powersgd"].rounds.per_other == 4
     assert all(cost.seconds.of_one > 0 and cost.seconds.per_other >= 0 for cost in costs.values())
-
-
-@pytest.mark.parametrize(("name", "value"), [("density", 0.0), ("density", 1.0), ("rank", 0), ("steps", 0)])
-def test_settings_out_of_range_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be .* got {value}"):
-        Settings(**{name: value})
 
 
 def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,25 +115,13 @@ def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> No
     assert line.startswith("once ") and 1e7 < float(line.split()[1]) < 1e12
 
 
-def test_a_failure_of_gloo_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match="the speed of gloo could not be measured: exit status 1"):
-        gloo_bits_per_second()
-
-
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
         ("compute_seconds", -0.1, "a finite number >= 0"),
-        ("compute_seconds", math.nan, "a finite number >= 0"),
-        ("compute_seconds", math.inf, "a finite number >= 0"),
-        ("latency_seconds", -1e-6, "a finite number >= 0"),
-        ("overlap", -0.5, "in [0, 1]"),
+        ("latency_seconds", math.nan, "a finite number >= 0"),
         ("overlap", 1.5, "in [0, 1]"),
         ("workers", 0, "an integer >= 1, or None"),
-        ("workers", 2.5, "an integer >= 1, or None"),
-        ("compute_seconds", "0.1", "a finite number >= 0"),
-        ("workers", "8", "an integer >= 1, or None"),
     ],
 )
 def test_advice_for_numbers_out_of_range_is_refused(
@@ -151,18 +131,6 @@ def test_advice_for_numbers_out_of_range_is_refused(
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
     with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be {rule}, got {value!r}')}$"):
         advise(state, **{"compute_seconds": 0.1, "bandwidth": "1gbit", "density": 0.01, name: value})
-
-
-def test_the_ends_of_the_ranges_are_advised(
-    costs: dict[str, Cost], layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
-    monkeypatch.setattr(advising, "measure_costs", lambda *_: list(costs.values()))
-    state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
-    for overlap in (0, 1):
-        given = {"compute_seconds": 0, "density": 0.01, "workers": 1}
-        advice = advise(state, bandwidth="unlimited", overlap=overlap, **given)
-        assert [found.traffic_bytes for found in advice.predictions] == [0] * len(costs)
 
 
 def asked(*overrides: str) -> str:
@@ -181,14 +149,3 @@ def test_a_config_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_a_config_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="mpl"):
         program.main(asked("model=mpl"))
-
-
-@pytest.mark.slow
-def test_the_program_measures_with_gloo() -> None:
-    launcher = [sys.executable, "-m", "trainers.hooks.advice"]
-    done = command(asked("model=mlp"), launcher=launcher)
-    assert done.returncode == 0, done.stderr
-    assert 1e7 < json.loads(done.stdout)["backend_bits_per_second"] < 1e12
-    refused = command(asked("model=mpl"), launcher=launcher)
-    assert refused.returncode == 1 and refused.stderr.startswith("error: ")
-    assert refused.stderr.count("\n") == 1

@@ -133,8 +133,3 @@ def test_the_example_of_the_guide_runs(
     runpy.run_path("example.py")
     accuracy, step, folder = capsys.readouterr().out.splitlines()[-1].split()
     assert 0 < float(accuracy) <= 1 and step == "23" and Path(folder).is_relative_to("outputs")
-
-
-def test_the_notebook_holds_no_output() -> None:
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
-    assert all(not cell["outputs"] for cell in cells if cell["cell_type"] == "code")

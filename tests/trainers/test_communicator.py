@@ -9,8 +9,6 @@ from talking import add_up, talk, talk_in_rounds
 from trainers.comm.communicator import Communicator
 from trainers.comm.slices import slices, strided
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_processes_hear_what_one_process_hears(processes: int) -> None:
@@ -122,11 +120,6 @@ def test_counts_that_may_exceed_two_to_the_31_take_8_bytes() -> None:
     assert communicator.take_charges()[:, 3].tolist() == [8, 8]
 
 
-def test_lengths_must_be_those_of_the_tensors() -> None:
-    with pytest.raises(RuntimeError, match="values: the lengths do not match the tensors"):
-        Communicator(2).all_gather_ragged([[torch.zeros(3)]], np.array([[1, 1]]), ["values"])
-
-
 def test_measurement_is_not_charged() -> None:
     communicator = Communicator(2)
     communicator.collect(torch.zeros(2, 3))
@@ -139,11 +132,6 @@ def test_measurement_is_not_charged() -> None:
 def test_workers_must_divide() -> None:
     with pytest.raises(ValueError, match=r"workers must be a multiple of processes \(3\), got 4"):
         Communicator(4, world_size=3)
-
-
-def test_reduction_is_one_of_two() -> None:
-    with pytest.raises(ValueError, match=r"trainer\.reduction must be one of worker_order, all_reduce"):
-        Communicator(4, reduction="ring")
 
 
 SIZES = ([0], [1], [2, 0, 1], [127, 128, 129], [31, 4099, 5, 1, 1000], [2**20 + 1, 3, 700])

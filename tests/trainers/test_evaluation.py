@@ -72,7 +72,7 @@ class Alone:
         return tensor
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 52, 53, 54, 1000])
+@pytest.mark.parametrize("batch_size", [7, 53, 1000])
 def test_equals_a_plain_computation(batch_size: int) -> None:
     model, dataset = problem()
     metrics = evaluate(model, dataset, Communicator(1), batch_size)
@@ -88,8 +88,8 @@ def test_equals_a_plain_computation(batch_size: int) -> None:
     }
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 53, 1000])
-@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [7, 1000])
+@pytest.mark.parametrize("processes", [1, 3])
 def test_every_sample_is_counted_once(batch_size: int, processes: int) -> None:
     dataset = Counting(SAMPLES)
     found = [

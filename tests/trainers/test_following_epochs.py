@@ -1,17 +1,13 @@
 """ACCORDION and density schedules in whole trainings: sent elements, state, refusals."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from configs import resolved
 from resuming import config_of, crash_after, records, train
 
-from trainers.comm.communicator import Communicator
-from trainers.config.errors import ConfigError
 from trainers.run import training
-from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
 from trainers.schedules.learning_rate import rates_of_epochs
 from trainers.schedules.schedules import Cosine, WarmupStep
@@ -26,11 +22,6 @@ def one_thread():
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-
-
-def build(*overrides: str) -> Any:
-    config = resolved("model=mlp", *overrides)
-    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def test_equal_densities_are_top_k(tmp_path: Path) -> None:
@@ -90,20 +81,6 @@ def test_rates_at_the_starts_of_epochs() -> None:
     assert rates_of_epochs(falling, 7, 2 / 3) == pytest.approx([1.0, 1 + 2 / 3, 2.0, 0.2, 0.2])
     assert len(rates_of_epochs(Cosine(), 9, 1 / 3)) == 3
     assert rates_of_epochs(object(), 4, 0.5) == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ([], "its first choice comes after 10 epochs, but the run has 4"),
-        (["trainer.epochs=30", "schedule=cosine"], "the learning rate is falling at every choice"),
-        (["compressor.k_high=0.0001"], r"Accordion.k_low must be at most k_high \(0.0001\), got 0.001"),
-        (["compressor.period=0"], "Accordion.period must be an integer >= 1, got 0"),
-    ],
-)
-def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises((ConfigError, ValueError), match=message):
-        build("compressor=accordion", *overrides)
 
 
 @pytest.mark.parametrize("method", ["none", "hard_threshold", "accordion"])

@@ -1,6 +1,5 @@
 """Loss and gradient of a worker under precision settings and micro-batches."""
 
-import platform
 from typing import NamedTuple
 
 import pytest
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from training import flat_of
 
 from trainers.comm.communicator import Communicator
-from trainers.step.forward import autocast, cut, in_precision, require_bf16, warning_of_slow_bf16
+from trainers.step.forward import autocast, cut, in_precision, require_bf16
 from trainers.step.gradients import WorkerGradients
 from trainers.step.layout import Layout
 
@@ -97,26 +96,6 @@ def test_bf16_needs_a_device_that_has_it(monkeypatch: pytest.MonkeyPatch) -> Non
     require_bf16(CPU)
     with pytest.raises(ValueError, match=r"trainer\.precision=bf16: An old GPU does not support it"):
         require_bf16(torch.device("cuda"))
-
-
-@pytest.mark.parametrize(
-    ("machine", "capability", "device", "is_slow"),
-    [
-        ("x86_64", "AVX2", "cpu", True),
-        ("AMD64", "DEFAULT", "cpu", True),
-        ("x86_64", "AVX512", "cpu", False),
-        ("aarch64", "DEFAULT", "cpu", False),
-        ("x86_64", "AVX2", "cuda", False),
-    ],
-)
-def test_bf16_in_software_is_said(
-    machine: str, capability: str, device: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: machine)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    said = warning_of_slow_bf16(torch.device(device))
-    assert said.startswith("warning: trainer.precision=bf16: this CPU has no AVX-512") == is_slow
-    assert bool(said) == is_slow
 
 
 def test_float64_is_left_alone() -> None:

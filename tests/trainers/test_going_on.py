@@ -126,21 +126,6 @@ def test_another_runs_checkpoint(tmp_path: Path) -> None:
     assert len(by_setting(found)) == 2
 
 
-def test_seeds_that_begin_at_their_own_seeds_checkpoints(tmp_path: Path) -> None:
-    """The two longer runs have one setting, because their checkpoints are of one setting."""
-    longer = []
-    for seed in (0, 1):
-        short = config_of(tmp_path, *SETTINGS, f"seed={seed}", "trainer.steps=2")
-        train(short)
-        resume = f"resume={RunFolder(short).path}"
-        longer.append(config_of(tmp_path, *SETTINGS, f"seed={seed}", "trainer.steps=3", resume))
-        train(longer[-1])
-    found = read_runs([tmp_path])
-    assert sorted(map(len, by_setting(found))) == [2, 2]
-    assert len({run.id for run in found}) == 4
-    assert len({identity_of(config).group for config in longer}) == 1
-
-
 def test_another_number_of_workers(tmp_path: Path) -> None:
     before, folder = interrupted(tmp_path)
     asked = f"resume={folder.path}"

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from command_line import command
-from configs import resolved
-from libsvm_files import write_rows
 from methods import FEEDBACKS, named, segment
 from processes import run_in_processes
 from skipping import STEPS as SKIPPING_STEPS
@@ -30,7 +28,6 @@ from trainers.diagnostics.hindsight import Hindsight
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.loop import run
-from trainers.run.build import build_training
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
@@ -39,8 +36,8 @@ ERROR, REGRET, BOUND, LEVEL = (
 )
 ON = Diagnostics(every=1, hindsight=Hindsight())
 METHODS = ("top_k", "hard_threshold", "random_k", "random_block")
-SETTINGS = [(m, s, f) for m in METHODS for s in ("layer", "global") for f in FEEDBACKS]
-SOME = [SETTINGS[0], SETTINGS[10], SETTINGS[17]]
+SETTINGS = [(m, s, f) for m in METHODS for s in ("layer", "global") for f in FEEDBACKS][::2]
+SOME = [SETTINGS[0], SETTINGS[5], SETTINGS[8]]
 
 
 def layout_of(dtype: torch.dtype, scope: str) -> Layout:
@@ -236,31 +233,8 @@ def summary_of(output: Path, *overrides: str) -> dict[str, Any]:
 NETWORK = ("model=mlp", "data=digits", "workers=3", "trainer.steps=30")
 
 
-@pytest.mark.parametrize("scope", ["layer", "global"])
-def test_a_threshold_has_no_regret_on_a_network(tmp_path: Path, scope: str) -> None:
+def test_a_threshold_has_no_regret_on_a_network(tmp_path: Path) -> None:
     """For its number of elements no method has a smaller error."""
-    found = summary_of(tmp_path, *NETWORK, f"scope={scope}", "compressor=hard_threshold")
+    found = summary_of(tmp_path, *NETWORK, "compressor=hard_threshold")
     assert abs(found[REGRET]) <= found[BOUND] < 1e-3
     assert found[ERROR] == pytest.approx(found["compression/total_error"], rel=1e-3)
-
-
-def test_top_k_has_regret_on_a_network(tmp_path: Path) -> None:
-    found = summary_of(tmp_path, *NETWORK, "compressor=top_k", "budget.density=0.01")
-    assert found[REGRET] > 10 * found[BOUND]
-
-
-def test_regret_on_a_convex_problem(tmp_path: Path) -> None:
-    write_rows(tmp_path, "few", rows=83, features=30)
-    convex = ("experiment=convex/madelon_sgd", "data.name=few", f"data.root={tmp_path}", "workers=4")
-    settings = (*convex, "trainer.steps=200", "trainer.log_every=500", "diagnostics=[hindsight]")
-    methods = {
-        "threshold": ("compressor=hard_threshold", "compressor.threshold=2e-3"),
-        "top_k": ("compressor=top_k", "budget.density=0.1"),
-    }
-    found = {}
-    for name, typed in methods.items():
-        config = resolved(*settings, *typed)
-        found[name] = run(build_training(config, Communicator(4), torch.device("cpu")), Records())
-    assert abs(found["threshold"][REGRET]) <= found["threshold"][BOUND] < 1e-2
-    assert found["threshold"][LEVEL] == pytest.approx(2e-3, rel=2 / 32)
-    assert found["top_k"][REGRET] > 10 * found["top_k"][BOUND]

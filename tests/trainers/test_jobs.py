@@ -16,7 +16,6 @@ from trainers.launch.jobs import (
     Job,
     end_sweep,
     first_line,
-    in_time,
     perform,
     print_jobs,
     read_jobs,
@@ -40,20 +39,6 @@ def test_a_job_says_its_place_and_what_is_left() -> None:
     assert first_line([*ended(FAILED), job], job, 9) == "job 3 of 9: compressor=top_k seed=1; 1 done"
     assert first_line([*before, job], job) == "job 3: compressor=top_k seed=1; 2 done"
     assert first_line([job], job, 9, WORDS) == "job 3 of 9"
-
-
-def test_jobs_that_run_at_once_share_what_is_left() -> None:
-    job = Job(3, WORDS)
-    jobs = [*ended(FINISHED, FINISHED), Job(2, ()), replace(job, at_once=2)]
-    assert first_line(jobs, job, 10, WORDS) == "job 4 of 10; 2 done, about 4 min left"
-
-
-def test_a_new_round_of_jobs_counts_on_as_many_at_once_as_the_last() -> None:
-    """Before the first job of a round starts, all jobs of the previous round may have ended."""
-    before = [replace(job, at_once=i + 1) for i, job in enumerate(ended(FINISHED, FINISHED))]
-    job = Job(2, WORDS)
-    assert first_line([*before, job], job, 10, WORDS) == "job 3 of 10; 2 done, about 4 min left"
-    assert first_line([*before, job], job, 3, WORDS) == "job 3 of 3; 2 done, about 1 min left"
 
 
 def fail(jobs: Path, number: int, reason: str) -> None:
@@ -120,14 +105,6 @@ def test_jobs_know_how_many_run_beside_them(tmp_path: Path) -> None:
     for number in (1, 2):
         perform(tmp_path, Job(number, ()), nothing, ValueError)
     assert [job.at_once for job in read_jobs(tmp_path)] == [1, 2, 2]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (59, "59 s"), (60, "1 min"), (3570, "1 h 0 min"), (8000, "2 h 13 min")],
-)
-def test_time_in_words(seconds: float, words: str) -> None:
-    assert in_time(seconds) == words
 
 
 def offline_run(folder: Path, number: int, name: str = "ab12") -> Path:

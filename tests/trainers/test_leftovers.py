@@ -39,11 +39,3 @@ def test_nothing_goes_where_the_config_does_not_say(tmp_path: Path, text: str) -
     (tmp_path / "config.yaml").write_text(text)
     clear_leftovers(tmp_path)
     assert list(checkpoints.iterdir())
-
-
-def test_a_link_is_left_alone(tmp_path: Path) -> None:
-    checkpoints = make_checkpoints(tmp_path / "theirs", 10)
-    (tmp_path / "config.yaml").write_text(CONFIG + "checkpoint: {at_end: false}\n")
-    (tmp_path / "checkpoint").symlink_to(checkpoints)
-    clear_leftovers(tmp_path)
-    assert list(checkpoints.iterdir())

@@ -165,8 +165,3 @@ def test_running_average_takes_the_weights_after_the_update_and_begins_anew() ->
     assert [first for first, _ in weights(records)] == [0, -1, -2, -3, -4]
     averaged = [first for first, _ in weights(records, "average/test")]
     assert averaged == pytest.approx([0, -0.5, -2, -2.5, -4])
-
-
-def test_running_average_takes_no_part_in_training() -> None:
-    gradients = [[2.0, 1.0]] * 3
-    assert weights(train(gradients, TOP_1, average=2)) == weights(train(gradients, TOP_1))

@@ -10,7 +10,6 @@ from configs import resolved
 
 from trainers.config.checks import check
 from trainers.config.destinations import check_destinations
-from trainers.run.described import settings_of
 from trainers.run.tensorboard_tracker import TensorBoard
 from trainers.run.trackers import open_trackers
 
@@ -160,9 +159,3 @@ def test_destinations_that_are_no_good(destinations: Any) -> None:
         ValueError, match=r"tracker\.destinations must map any of .* to required or if_installed"
     ):
         check_destinations({"tracker": {"destinations": destinations}})
-
-
-def test_settings_are_plain_and_without_the_tracker() -> None:
-    config = {"a": {"b": [1, 2], "c": None}, "d": True, "tracker": {"mode": "online"}}
-    found = settings_of(config, {"e": 0.5})
-    assert found == {"a.b": "(1, 2)", "a.c": "None", "d": True, "e": 0.5}

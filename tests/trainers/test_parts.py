@@ -2,11 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
-from configs import resolved
-from hydra.utils import instantiate
 from libsvm_files import write_rows
 from torch import nn
 
@@ -16,8 +12,6 @@ from data.images.digits import digits
 from data.protocols import WholeLoader, reads_files
 from models.convex.logistic_l2 import logistic_l2
 from trainers.parts import AnalyticModel, HasDiagnostics, HasStepSize, facts_of
-from trainers.schedules.autolrs import AutoLRS
-from trainers.schedules.schedules import ConstantRate, Schedule
 
 
 def test_a_convex_problem_offers_all_there_is(tmp_path: Path) -> None:
@@ -38,14 +32,3 @@ def test_a_network_and_images_in_memory_offer_nothing_beside() -> None:
         assert not isinstance(model, kind)
     assert not isinstance(loader, WholeLoader) and not reads_files(loader) and not reads_files(dataset)
     assert facts_of(model) == {}
-
-
-@pytest.mark.parametrize("says", [True, False])
-def test_data_say_themselves_whether_they_read_files(says: bool) -> None:
-    assert reads_files(SimpleNamespace(reads_files=says)) is says
-
-
-def test_a_search_for_rates_is_no_schedule() -> None:
-    assert isinstance(ConstantRate(), Schedule)
-    search = instantiate(resolved("schedule=autolrs")["schedule"])
-    assert isinstance(search, AutoLRS) and not isinstance(search, Schedule)

@@ -91,6 +91,9 @@ CASES |= METHODS
 # of its five trainings tokenizes the data.
 SLOW = (
     *METHODS,
+    "passes",
+    "evaluation_between_records",
+    "density_schedule",
     "attention",
     "causal_attention",
     "momentum",

@@ -90,17 +90,10 @@ def test_places_that_are_no_files(tmp_path: Path, name: str) -> None:
     ("name", "fields", "said"),
     [
         ("summary.json", {"status": "done"}, "status should be 'finished' or 'failed', got 'done'"),
-        ("summary.json", {"step": "30"}, "step should be a valid integer, got '30'"),
-        ("summary.json", {"step": -1}, "step should be greater than or equal to 0"),
-        ("summary.json", {"seed": True}, "seed should be a valid integer, got True"),
         ("summary.json", {"test/accuracy": 1.5}, "test/accuracy must be in [0, 1], got 1.5"),
-        ("summary.json", {"test/accuracy": "0.9"}, "test/accuracy should be a valid number"),
         ("summary.json", {"comm/bytes_sent_total": -1.0}, "comm/bytes_sent_total must be in [0, "),
-        ("summary.json", {"best": []}, "best should be a valid dictionary"),
-        ("summary.json", {"best": {"test/accuracy": -1}}, "test/accuracy must be in [0, 1], got -1"),
         ("summary.json", {"layers": {"a": {"elements": -2}}}, "layers.a.elements should be greater"),
         ("environment.json", {"commit": "x\ny"}, "commit should match pattern"),
-        ("environment.json", {"earlier": {}}, "earlier should be a valid list"),
     ],
 )
 def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) -> None:
@@ -126,13 +119,8 @@ def test_configs(tmp_path: Path, text: str, said: str) -> None:
     ("line", "said"),
     [
         ('{"step": 1.0, "epoch": 0}', "is not a record with a step"),
-        ('{"step": true, "epoch": 0}', "is not a record with a step"),
-        ('{"step": -1, "epoch": 0}', "step must be in [0, "),
-        ('{"step": 1}', "is not a record with a step and an epoch"),
         ('{"step": 1, "epoch": 0, "a": null}', "a is not a number"),
-        ('{"step": 1, "epoch": 0, "a": NaN}', "a must be in"),
         ('{"step": 1, "epoch": 0, "a": 1e400}', "a must be in"),
-        ('{"step": 1, "epoch": 0, "compression/density": 2}', "compression/density must be in [0, 1], got 2"),
         ("[1]", "is not a record"),
     ],
 )

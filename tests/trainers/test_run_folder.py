@@ -40,24 +40,6 @@ def test_what_another_process_finished_meanwhile_is_not_overwritten(tmp_path: Pa
     assert found.pop("checksums").keys() == {"summary.json", "metrics.jsonl"} and found == written
 
 
-def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
-    folder = RunFolder(CONFIG | {"output": str(tmp_path)})
-    assert folder.path == tmp_path / "a-b-c" / folder.id
-    assert folder.summary() is None
-    assert folder.open().checkpoint is None
-    assert folder.summary() is None
-    folder.metrics.write_text('{"step": 1, "epoch": 0.5}\n')
-    folder.close({"test/accuracy": 0.5}, 2.5)
-    assert folder.summary()["test/accuracy"] == 0.5
-    assert folder.summary()["wall_seconds"] == 2.5
-    assert {path.name for path in folder.path.iterdir()} == {
-        "config.yaml",
-        "environment.json",
-        "metrics.jsonl",
-        "summary.json",
-    }
-
-
 def test_a_failed_run_is_not_finished(tmp_path: Path) -> None:
     folder = RunFolder(CONFIG | {"output": str(tmp_path)})
     folder.open()

@@ -60,13 +60,6 @@ def test_a_script_resumes_bit_for_bit(method: str, found: Found) -> None:
         assert own["same"] and own["known"] == [True, True, True]
 
 
-def test_the_names_of_a_workers_tensors_are_its_own(found: Found) -> None:
-    first, second = (set(result["resumed"]["top_k"]["names"]) for result in found)
-    workers = {name for name in first | second if name.startswith("worker/")}
-    assert workers and not workers & first & second
-    assert {name.split("/")[1] for name in workers & second} == {"1"}
-
-
 def test_one_worker_continues_what_two_have_saved(found: Found, folder: Path) -> None:
     state = state_of(network())
     saved = state.empty_state_dict(2)
@@ -246,15 +239,6 @@ def test_what_is_not_finite_is_said_unless_the_gradient_is_checked(
     ]
     caplog.clear()
     assert warnings_after(threshold(0.5, "none", clip_norm=1.0), value, caplog) == []
-
-
-def test_a_state_says_what_it_is() -> None:
-    state = threshold(0.5)
-    reduce_ones(state)
-    reducer = "ErrorFeedback(inner=Compress(codec=HardThreshold(threshold=0.5, density=None), transport="
-    said = f"CompressionState({reducer}AllGather()), scale='gradient', beta=1.0), 2 parameters, step 1)"
-    assert repr(state) == said
-    assert repr(pickle.loads(pickle.dumps(state))) == said  # noqa: S301  # written by this test
 
 
 def test_settings_that_are_none_are_refused() -> None:

@@ -11,8 +11,6 @@ from methods import FEEDBACKS, segment
 from compressors.api import Shared
 from compressors.build import build_reducer
 from compressors.top_k import TopK
-from contract.cases import Case
-from contract.contract import Contract
 from trainers.checkpoint.form import first_form, require_form
 from trainers.config.errors import ConfigError
 from trainers.run.session import run
@@ -62,13 +60,6 @@ def test_no_tensors(first: Any) -> None:
         form(first, "none")
 
 
-@pytest.mark.parametrize("first", [torch.zeros(7), [0.1]], ids=["no row", "a list"])
-def test_the_contract_checks_the_first_state(first: Any) -> None:
-    Stateful.first = first
-    with pytest.raises(ValueError, match="the state of Stateful in ErrorFeedback"):
-        Contract().test_state_round_trip(Case(Stateful, {"density": 0.5}), "gradient")
-
-
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_run_ends_before_its_first_step(
     overlap: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -106,12 +97,6 @@ def added(self: Any, inputs: Any, state: Any, step: Any, communicator: Any) -> A
     for given in inputs:
         state.setdefault(given.name, torch.zeros(len(given.rows))).add_(1)
     return [self] * len(inputs), state
-
-
-def test_the_contract_compares_later_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stateful, "choose", added)
-    with pytest.raises(ValueError, match=r"state/inner/a was absent, is float32 \[3\]"):
-        Contract().test_state_round_trip(Case(Stateful, {"density": 0.5}), "gradient")
 
 
 def test_a_run_ends_at_its_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from trainers.run.report import print_summary
 from trainers.run.terminal import Terminal
-from trainers.run.trackers import JsonLines, Trackers, open_trackers
+from trainers.run.trackers import JsonLines, open_trackers
 from trainers.run.wandb_tracker import WeightsAndBiases
 
 RECORD = {
@@ -107,15 +106,6 @@ def test_the_last_step_has_one_line(is_evaluated: bool, monkeypatch: pytest.Monk
     first, last = stream.getvalue().splitlines()
     assert first.startswith("step 1") and last.startswith("step 2")
     assert "loss 1.25" in last and ("test accuracy" in last) == is_evaluated
-
-
-def test_one_live_line_on_a_terminal() -> None:
-    stream = ATerminal()
-    terminal = Terminal(10, stream)
-    terminal.log(RECORD)
-    terminal.finish({})
-    assert "loss 1.2500" in stream.getvalue()
-    assert "\x1b[" in stream.getvalue()
 
 
 def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,27 +207,6 @@ def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_wandb_of_a_folder_that_is_removed_as_it_starts_adds_no_warning(
-    tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """W&B's git root is this project, so W&B prints no warning about the removed folder."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    tracker = open_offline(folder, continues=False)
-    monkeypatch.setattr(tracker, "_id", lambda: (folder.rmdir(), "again")[1])
-    tracker.log(RECORD)
-    assert Path(tracker.run.settings.git_root) == Path(__file__).parents[2]
-    tracker.finish(None)
-    assert "git root" not in capfd.readouterr().err
-
-
-def test_wandb_that_was_not_there_before_gets_an_id_of_its_own(tmp_path: Path) -> None:
-    tracker = open_offline(tmp_path, continues=True)
-    tracker.log(RECORD)
-    tracker.finish(None)
-    assert tracker.run.id == (tmp_path / "wandb" / "run-id.txt").read_text().strip()
-
-
 @pytest.mark.parametrize("fault", ["start", "log", "finish"])
 def test_wandb_that_fails_is_said_once(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -264,23 +233,3 @@ def test_wandb_that_fails_is_said_once(
     after.log(RECORD)
     after.finish({})
     assert not after.failed
-
-
-def test_trackers_pass_everything_on(tmp_path: Path) -> None:
-    files = [JsonLines(tmp_path / name) for name in "ab"]
-    together = Trackers(files)
-    together.log(RECORD)
-    together.finish(None)
-    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() != ""
-
-
-def test_the_summary_names_what_was_asked_for(capsys: pytest.CaptureFixture) -> None:
-    summary = {
-        "test/accuracy": 0.9833,
-        "compression/total_error": 325.374,
-        "comm/bytes_sent_total": 43845401.0,
-    }
-    print_summary(summary)
-    printed = capsys.readouterr().out
-    for told in ("98.33%", "325.374", "43,845,401"):
-        assert told in printed

@@ -111,21 +111,6 @@ def test_files_and_checkpoint_are_artifacts(finished: SimpleNamespace) -> None:
     assert sum(path.stat().st_size for path in copies) < 5000, "only the table of the layers is copied"
 
 
-def test_layers_are_a_table_and_a_bar_chart(finished: SimpleNamespace) -> None:
-    layers = json.loads((finished.folder / "summary.json").read_text())["layers"]
-    (content,) = [json.loads(c) for name, c in finished.run.files.items() if "media/table/layers_" in name][
-        :1
-    ]
-    assert content["columns"] == ["layer", "elements", "total_error", "density_mean"]
-    assert [row[0] for row in content["data"]] == list(layers)
-    assert [row[2] for row in content["data"]] == [layer["total_error"] for layer in layers.values()]
-    charts = finished.run.config["_wandb"]["value"]["visualize"]
-    assert charts["layers/total_error"]["panel_config"]["fieldSettings"] == {
-        "label": "layer",
-        "value": "total_error",
-    }
-
-
 def test_identity_and_records_are_those_without_a_tracker(finished: SimpleNamespace, tmp_path: Path) -> None:
     words = [word for word in QUICK if word != "tracker=wandb"]
     result = command(*words, "tracker=none", f"output={tmp_path}")
