@@ -1,6 +1,5 @@
 """ACCORDION: choices against a computation in NumPy, with both backends and in two processes; refusals."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from choosing import (
 from methods import FEEDBACKS, gathered, plan, segment
 from processes import run_in_processes
 
-from compressors.accordion import has_changed
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
@@ -104,12 +102,6 @@ def test_the_hand_computation_by_hand() -> None:
     assert state.looks.state["a"][2].item() == pytest.approx(5.0)
 
 
-def test_change_of_a_norm() -> None:
-    assert has_changed(1.0, 1.51, 0.5) and has_changed(1.0, 0.49, 0.5)
-    assert not has_changed(1.0, 1.5, 0.5) and not has_changed(2.0, 1.0, 0.5)
-    assert has_changed(0.0, 0.0, 0.5) and has_changed(math.nan, 1.0, 0.5)
-
-
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 def test_reference_kernels_choose_alike(one_process: dict, feedback: str) -> None:
     with chosen("reference"):
@@ -150,11 +142,7 @@ def test_units_of_the_step_change_no_choice() -> None:
     [
         ({"k_low": 0.4}, r"Accordion.k_low must be at most k_high \(0.3\), got 0.4"),
         ({"k_low": 0}, r"Accordion.k_low must be a density in \(0, 1\], got 0"),
-        ({"k_high": 1.1}, r"Accordion.k_high must be a density in \(0, 1\], got 1.1"),
-        ({"k_high": None}, "Accordion.k_high must be a density"),
         ({"detection_threshold": 0}, "Accordion.detection_threshold must be > 0, got 0"),
-        ({"detection_threshold": math.nan}, "Accordion.detection_threshold must be > 0, got nan"),
-        ({"period": 0}, "Accordion.period must be an integer >= 1, got 0"),
         ({"period": 1.5}, "Accordion.period must be an integer >= 1, got 1.5"),
     ],
 )

@@ -1,32 +1,24 @@
 """Payload declarations: missing ones are refused, and bytes are counted by the declared kind."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pytest
 import torch
-from descriptions import facts_of
 from methods import segment
-from processes import run_in_processes
-from signs import CODECS, ScaledSign, SignAbove, Signs, packed, train, unpacked
-from skipping import STEPS
+from signs import ScaledSign, SignAbove, Signs, packed, unpacked
 from torch import Tensor
 
 from compressors.api import Codec, Step, Traits, inputs_of
 from compressors.build import build_reducer
 from compressors.chain import Chain
-from compressors.core.fields import KINDS, Field
+from compressors.core.fields import Field
 from compressors.core.payloads import Sparse
 from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
-from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
-from trainers.checkpoint.redistribution import redistribute
-from trainers.checkpoint.state import Snapshot, WorkerState
 from trainers.comm.communicator import Communicator
-from trainers.run.report import print_summary
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
@@ -38,20 +30,8 @@ class Undeclared(NamedTuple):
     bits: Tensor
 
 
-class Nothing(NamedTuple):
-    values: Annotated[Tensor, "values"]
-
-
-class Twice(NamedTuple):
-    values: Annotated[Tensor, Field("values", 1), Field("signs")]
-
-
 class Unnamed(NamedTuple):
     values: Annotated[Tensor, Field("Entropy Bound")]
-
-
-class Clash(NamedTuple):
-    values: Annotated[Tensor, Field("entropy_bound")]
 
 
 class Odd(NamedTuple):
@@ -71,13 +51,9 @@ def codec_of(payload: Any) -> Any:
     ("payload", "message"),
     [
         (Undeclared, "Undeclared.bits must be declared, as Annotated[Tensor, Field(KIND)] with the kind"),
-        (Nothing, "Nothing.values must be declared, as Annotated[Tensor, Field(KIND)] with the kind"),
-        (Twice, "Twice.values must be declared, as Annotated[Tensor, Field(KIND)] with the kind"),
         (Unnamed, "Unnamed.values must be of a kind in lower case, got Field(kind='Entropy Bound'"),
-        (Clash, "Clash.values must be of a kind in lower case, got Field(kind='entropy_bound'"),
         (Odd, "Odd.values must have elements_per_entry >= 1 or None, got 0"),
         (dict, "a payload must be a NamedTuple of tensors, got dict"),
-        (None, "Made.payload must be the class that encode returns, got None"),
     ],
 )
 def test_what_is_not_declared_is_refused_when_the_reducer_is_built(payload: Any, message: str) -> None:
@@ -184,54 +160,7 @@ def test_a_sign_of_every_element_is_a_density_of_1_and_a_bit_each(scope: str) ->
     assert all(layer["density_mean"] == 1 for layer in ledger.layers().values())
 
 
-BUFFERS = ("running_scale", "norm.running_mean", "norm.running_var")  # differ between processes
 MEANINGLESS = ("entropy_bound_bytes", "entropy_bound_bytes_total", "paper_bits_total")
-
-
-@pytest.fixture(scope="module")
-def one_process() -> dict[str, dict[str, Any]]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield train(0, 1)
-    torch.set_num_threads(threads)
-
-
-def test_kinds_of_their_own_are_the_same_in_two_processes(one_process: dict[str, dict[str, Any]]) -> None:
-    for result in run_in_processes(train, 2):
-        for name, one in one_process.items():
-            assert result[name]["records"] == one["records"]
-            for key in result[name]["tensors"].keys() - {f"model/{buffer}" for buffer in BUFFERS}:
-                assert torch.equal(result[name]["tensors"][key], one["tensors"][key]), key
-
-
-@pytest.mark.parametrize("name", CODECS)
-def test_kinds_of_its_own_in_a_training_and_for_other_workers(
-    name: str, one_process: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    one = one_process[name]
-    last = one["records"][-1]
-    assert not last.keys() & {f"comm/{name}" for name in MEANINGLESS}
-    by_kind = {kind: last[f"comm/{kind}_bytes_total"] for kind in (*KINDS, "signs")}
-    assert sum(by_kind.values()) == last["comm/bytes_sent_total"]
-    steps, elements, layers = last["step"], sum(one["sizes"]), len(one["sizes"])
-    assert last["comm/bits_per_parameter"] == 8 * last["comm/bytes_sent_total"] / (steps * elements)
-    assert one["summary"]["comm/bits_per_parameter"] == last["comm/bits_per_parameter"]
-    informed = last["compression/density_mean"] * elements * steps
-    if name == "scaled":
-        assert informed == elements * steps
-        assert by_kind["signs"] == steps * sum(-(-size // 8) for size in one["sizes"])
-    else:
-        assert 0 < informed < elements * steps
-        assert by_kind["indices"] == pytest.approx(4 * informed)
-        assert informed / 8 <= by_kind["signs"] < informed / 8 + steps * layers
-        assert by_kind["metadata"] == steps * layers * (4 + 4)  # a count and a magnitude
-
-    rows = torch.stack([one["tensors"][f"{worker}/ledger/total_bytes"] for worker in range(W)])
-    assert rows.shape == (W, len(KINDS) + 1)
-    workers = {w: WorkerState({"ledger/total_bytes": row}, {"list": []}) for w, row in enumerate(rows)}
-    write_part(tmp_path, Snapshot({}, workers, facts_of(STEPS, W)), "run", 0, 1)
-    two = redistribute(read_checkpoint(step_folders(tmp_path)[0]), range(2), 2, STEPS).workers
-    torch.testing.assert_close(two[1].tensors["ledger/total_bytes"], rows[2:].mean(0))
 
 
 def test_packed_signs_come_back() -> None:
@@ -267,17 +196,3 @@ def test_the_paper_counts_no_rounded_values(values: str) -> None:
     found = ledger.metrics()
     assert ("comm/paper_bits_total" in found) == (values == "fp32")
     assert 0 < found["comm/entropy_bound_bytes"] < found["comm/bytes_sent"]
-
-
-def test_the_summary_names_a_kind_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    summary = {
-        "comm/values_bytes_total": 0.0,
-        "comm/metadata_bytes_total": 8.0,
-        "comm/signs_bytes_total": 70.0,
-    }
-    others = {"comm/entropy_bound_bytes_total": 3.0, "comm/link_bytes_sent_total": 4.0}
-    print_summary({**summary, **others, "comm/bits_per_parameter": 1.0625, "step": 3})
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["signs", "70"] in lines and not any("entropy" in line for line in lines)
-    assert lines.index(["metadata", "8"]) + 1 == lines.index(["signs", "70"])
-    assert ["bits", "handed", "over", "per", "step", "and", "parameter", "1.062"] in lines

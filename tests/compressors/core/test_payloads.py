@@ -58,10 +58,6 @@ def test_a_position_outside_is_refused(position: int, linear: bool, kernels: str
         reduce(codec)
 
 
-def test_the_last_position_is_accepted() -> None:
-    assert reduce(Misplaced(position=D - 1))["a"][-1] == pytest.approx(1 / 3)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Wrong(Misplaced):
     """Sends ``made`` of two values and two positions."""

@@ -56,12 +56,3 @@ def test_definition() -> None:
         assert charged[:, codes].tolist() == [own[0] + 2 * sum(own[1:]) for own in marks]
         bins = [math.ceil(size / length) for size, length in zip(SIZES, BINS, strict=True)]
         assert charged[:, 3].tolist() == [4 + 4 * len(SIZES) + bins[0] + 2 * sum(bins[1:])] * WORKERS
-
-
-def test_one_entry_of_every_bin_is_sent_if_the_residual_is_zero() -> None:
-    """With e = 0 and scale factor 1, h = p = g: only the largest entry of each bin is sent."""
-    g = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0))
-    reducer = build_reducer(AdaComp(other_bin=100, scale_factor=1.0), 1000)
-    segments = [Segment("a", g.clone(), ((1000,),))]
-    reduced, _ = reducer.reduce(inputs_of(segments), (), Step(0, 0), communicator_for(reducer, 2))
-    assert reduced.compressed["a"].counts.tolist() == [10, 10]

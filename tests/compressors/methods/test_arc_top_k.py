@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from methods import reduce_once
 
 from compressors.api import Segment, Step, inputs_of
 from compressors.arc_top_k import ARCTopK, columns_of
@@ -62,17 +61,3 @@ def test_sends_more_of_the_norm_than_random_rows() -> None:
         shares.append((reduced.residual["a"].square().sum() / x.square().sum()).item())
     margin = math.sqrt(math.log(1e6) / (2 * draws))
     assert np.mean(shares) + margin < 1 - k / rows
-
-
-@pytest.mark.parametrize("rank", [0, -1, 1.5, True, None])
-def test_rank_outside_its_range(rank: object) -> None:
-    with pytest.raises(ValueError, match=r"ARCTopK\.rank must be an integer >= 1, got"):
-        ARCTopK(density=0.1, rank=rank)
-
-
-def test_a_vector_is_its_own_sketch() -> None:
-    """Of a vector the k largest magnitudes of the mean are sent."""
-    rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
-    reduced, _, _ = reduce_once(build_reducer(ARCTopK(density=0.1), 50), rows)
-    largest = np.argsort(-np.abs(rows.mean(0).numpy()))[:5]
-    assert set(np.flatnonzero(reduced.mean["a"].numpy())) == set(largest)

@@ -7,7 +7,7 @@ import torch
 from methods import reduce_once
 
 from compressors.build import build_reducer
-from compressors.feedback import EF21, EF21SGDM
+from compressors.feedback import EF21SGDM
 from compressors.none import NoCompression
 from compressors.top_k import TopK
 
@@ -58,27 +58,3 @@ def test_it_begins_with_the_first_gradient_after_skipped_steps() -> None:
     reduced, _, _ = reduce_once(reducer, gradients(1), state, 4)
     averaged = gradients(0).lerp(gradients(1), 0.1)
     torch.testing.assert_close(reduced.mean["a"], averaged.mean(0))
-
-
-def test_without_momentum_it_is_ef21() -> None:
-    found = []
-    for feedback in (EF21, partial(EF21SGDM, momentum=0.0)):
-        reducer, state = build_reducer(TopK(density=0.1), D, feedback), None
-        for step in range(STEPS):
-            reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
-        found.append(reduced.mean["a"])
-    assert torch.equal(*found)
-
-
-def test_momentum_averages_the_noise_of_gradients() -> None:
-    """Noise on a constant gradient: EF21 keeps most of its variance, momentum a share (1 - m) / (1 + m)."""
-    steady = torch.randn(D, generator=torch.Generator().manual_seed(99))
-    found = []
-    for feedback in (EF21, partial(EF21SGDM, momentum=0.95)):
-        reducer, state, errors = build_reducer(TopK(density=0.5), D, feedback), None, []
-        for step in range(200):
-            reduced, state, _ = reduce_once(reducer, steady + gradients(step), state, step)
-            errors.append((reduced.mean["a"] - steady).square().mean().item())
-        found.append(np.mean(errors[100:]))
-    assert found[0] > 0.5 / W
-    assert found[1] < 1.5 * (1 - 0.95) / (1 + 0.95) / W

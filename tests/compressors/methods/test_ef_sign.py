@@ -1,15 +1,13 @@
 """EF-sign against its definition in NumPy."""
 
 import numpy as np
-import pytest
 import torch
-from methods import named, reduce_once
+from methods import reduce_once
 
-from compressors.api import Segment, Step, inputs_of
+from compressors.api import Step
 from compressors.build import build_reducer
 from compressors.ef_sign import EFSign
 from compressors.feedback import ErrorFeedback
-from trainers.comm.communicator import Communicator
 
 SHAPES = ((20, 10), (50,), (1,), (7, 3, 3, 3))
 SIZE = 200 + 50 + 1 + 189
@@ -39,15 +37,6 @@ def test_definition() -> None:
     assert [field.nbytes for field in payload] == [SIZE // 8, 4 * len(SHAPES)]
 
 
-def test_the_contraction_is_that_of_the_paper() -> None:
-    """||x - C(x)||^2 = (1 - ||x||_1^2 / (d ||x||^2)) ||x||^2 for one layer."""
-    x = drawn(1)
-    rest = x.clone()
-    EFSign().encode(rest, Step(0, 0))
-    share = 1 - x.double().abs().sum() ** 2 / (SIZE * x.double().square().sum())
-    assert rest.double().square().sum() == pytest.approx((share * x.double().square().sum()).item(), rel=1e-5)
-
-
 def test_feedback_over_steps() -> None:
     """e' = p - C(p) with p = lr g + e, and the mean of C(p) over lr (algorithm 1)."""
     reducer, state = build_reducer(EFSign(), 40, lambda inner: ErrorFeedback(inner, scale="step")), None
@@ -60,19 +49,3 @@ def test_feedback_over_steps() -> None:
         residual = p - sent
         np.testing.assert_allclose(reduced.mean["a"].numpy(), sent.mean(0) / 0.25, rtol=1e-5)
         np.testing.assert_allclose(state.residual["a"].numpy(), residual, rtol=1e-5, atol=1e-7)
-
-
-def test_scopes_do_not_matter() -> None:
-    """A layer has its own scale in both scopes."""
-    whole, edges = drawn(2)[None], [200, 50, 1, 189]
-    outcomes = []
-    for segments in (
-        [Segment("model", whole.clone(), SHAPES)],
-        [Segment(str(i), part.clone(), (SHAPES[i],)) for i, part in enumerate(whole.split(edges, 1))],
-    ):
-        reducer = build_reducer(named("ef_sign", {}).method(), SIZE)
-        communicator = Communicator(1)
-        communicator.declare_kinds(reducer.kinds)
-        reduced, _ = reducer.reduce(inputs_of(segments), (), Step(0, 0), communicator)
-        outcomes.append(torch.cat([reduced.mean[s.name] for s in segments]))
-    assert torch.equal(*outcomes)

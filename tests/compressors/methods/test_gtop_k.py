@@ -6,8 +6,7 @@ import torch
 from methods import segment
 
 from compressors.api import Step, inputs_of
-from compressors.feedback import ErrorFeedback
-from compressors.gtop_k import GTopK, rounds_of
+from compressors.gtop_k import GTopK
 from trainers.comm.communicator import Communicator
 
 D, K = 60, 6
@@ -70,18 +69,6 @@ def test_definition(workers: int) -> None:
         assert np.count_nonzero(mean) <= K
 
 
-def test_what_one_group_drops_and_another_brings_returns_to_the_first() -> None:
-    """Position 0 is dropped by workers 0 and 1, and later brought in by workers 2 and 3."""
-    p = np.zeros((4, 6), dtype=np.float32)
-    p[0, 0], p[1, 1] = 3, 5  # k = 1: the pair keeps position 1
-    p[2, 0], p[3, 0] = 4, 4
-    mean, residual, _, sent = reduced(p, 1 / 6)
-    assert mean.tolist() == [2, 0, 0, 0, 0, 0]  # (4 + 4) / 4, without the 3 of worker 0
-    assert residual[0, 0] == 3
-    assert residual[1, 1] == 5
-    assert sent.tolist() == [0, 0, 1, 1]
-
-
 @pytest.mark.parametrize("workers", [2, 4, 8, 16, 32])
 def test_paper_volume(workers: int) -> None:
     """2 k log2 n elements sent and received: k values and k indices in every round."""
@@ -90,33 +77,3 @@ def test_paper_volume(workers: int) -> None:
     elements = 2 * K * int(np.log2(workers))
     assert communicator.take_charges().sum(1).tolist() == [4 * elements] * workers
     assert communicator.take_link_bytes().tolist() == [[4 * elements] * 2] * workers
-
-
-@pytest.mark.parametrize("workers", range(1, 20))
-def test_tree(workers: int) -> None:
-    """Sums contain all workers after ceil(log2 n) rounds, and a worker sends to at most two in a round."""
-    known = [{worker} for worker in range(workers)]
-    rounds = rounds_of(workers)
-    assert len(rounds) == int(np.ceil(np.log2(workers)))
-    for sources, groups in rounds:
-        moved = [source for worker, source in enumerate(sources) if source != worker]
-        assert max(np.bincount(moved)) <= 2
-        for worker, source in enumerate(sources):
-            assert source == worker or not known[worker] & known[source]
-        known = [known[worker] | known[source] for worker, source in enumerate(sources)]
-        assert groups == [min(heard) for heard in known]
-    assert all(heard == set(range(workers)) for heard in known)
-
-
-def test_nothing_is_lost_over_steps() -> None:
-    """The sum of all means plus the residuals equals the sum of all gradients."""
-    reducer, communicator = ErrorFeedback(GTopK(density=0.05)), Communicator(5)
-    generator, state = torch.Generator().manual_seed(0), None
-    total, moved = torch.zeros(200, dtype=torch.float64), torch.zeros(200, dtype=torch.float64)
-    for number in range(20):
-        rows = torch.randn(5, 200, generator=generator)
-        total += rows.double().mean(0)
-        state = reducer.init([segment(rows)]) if state is None else state
-        found, state = reducer.reduce(inputs_of([segment(rows)]), state, Step(0, number), communicator)
-        moved += found.mean["a"]
-    torch.testing.assert_close(moved + state.residual["a"].double().mean(0), total, rtol=0, atol=1e-4)

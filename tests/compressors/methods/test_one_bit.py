@@ -41,19 +41,6 @@ def test_definition(per: str, columns: list[int]) -> None:
     assert [field.nbytes for field in payload] == [-(-SIZE // 8), 8 * sum(columns)]
 
 
-def test_no_other_pair_of_values_has_a_smaller_error() -> None:
-    x = drawn()[240:280]
-    rest = x.clone()
-    payload = OneBit().encode(rest, Step(0, 0))
-    own, above = rest.double().square().sum(), x >= 0
-    for change in (1e-3, -1e-3):
-        for half in (0, 1):
-            means = payload.means.double()
-            means[half] += change
-            other = (x.double() - torch.where(above, means[0], means[1])).square().sum()
-            assert other > own
-
-
 def test_settings() -> None:
     with pytest.raises(ValueError, match=r"OneBit\.per must be one of column, layer, got 'row'"):
         OneBit(per="row")

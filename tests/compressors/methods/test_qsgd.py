@@ -77,18 +77,6 @@ def test_codes_of_any_width(bits: int) -> None:
     assert torch.equal(join_bits(packed, bits, 1001), codes)
 
 
-def test_the_worst_bucket_reaches_the_bound_of_the_largest_magnitude() -> None:
-    s, d = 7, 512
-    others = s / (s + math.sqrt(s**2 + d - 1))
-    squares = s**2 + (d - 1) * others**2
-    bound = QSGD().variance_bound(d, Step(0, 0))
-    assert (d - 1) * others * (1 - others) / squares == pytest.approx(bound)
-    assert bound == pytest.approx(1.19, abs=0.005)
-    for level in (0.5 * others, 1.5 * others, 0.5, 3.3):
-        fraction = level % 1
-        assert (d - 1) * fraction * (1 - fraction) / (s**2 + (d - 1) * level**2) < bound
-
-
 def omega(number: int) -> str:
     """Elias' omega code as a string of 0 and 1."""
     code = "0"
@@ -120,20 +108,6 @@ def test_lengths_are_those_of_elias_code() -> None:
         number, at = read_omega(message, at)
         found.append(number)
     assert found == numbers
-
-
-@pytest.mark.parametrize("size", [1024, 16384])
-def test_elias_bits_of_the_paper(size: int) -> None:
-    """The paper's bounds: 2.8 d + 32 bits at s = sqrt(d), and 1 + sqrt(d) nonzero entries at s = 1."""
-    x = torch.randn(size, generator=torch.Generator().manual_seed(0))
-    codec = QSGD(bits=None, levels=math.isqrt(size), norm="l2", bucket_size=size)
-    payload = codec.encode(x.clone(), STEP)
-    assert codec.elias_bits(payload, size) < 2.8 * size + 32
-    assert codec.elias_bits(payload, size) < 8 * sum(field.nbytes for field in payload)
-    counts = [np.count_nonzero(sent_by(QSGD(bits=2, norm="l2", bucket_size=size), x, n)) for n in range(10)]
-    expected = (x.abs() / x.norm()).sum().item()
-    assert expected <= 1 + math.sqrt(size)
-    assert abs(sum(counts) - 10 * expected) < bernstein(10 * expected, 1.0)
 
 
 def test_feedback_is_refused_unless_the_variance_is_small() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from methods import plan, reduce_once
+from methods import reduce_once
 
 from compressors.api import Step
 from compressors.build import build_reducer
@@ -28,26 +28,3 @@ def test_definition(shared: bool) -> None:
     np.testing.assert_allclose(reduced.mean["a"].numpy(), expected, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose((g - reduced.residual["a"]).mean(0).numpy(), expected, rtol=1e-5, atol=1e-6)
     assert communicator.take_charges()[:, :2].tolist() == [[4 * K, 0 if shared else 4 * K]] * 3
-
-
-def test_variance() -> None:
-    """E ||C(x) - x||^2 = (d / k - 1) ||x||^2: each coordinate is drawn with probability k / d.
-
-    For x = 1 the squared error is the same in every draw, so it equals its expectation.
-    """
-    codec, x = RandomK(density=K / SIZE, unbiased=True), torch.ones(SIZE)
-    for number in range(5):
-        rest = x.clone()
-        codec.encode(rest, Step(0, number))
-        omega = codec.variance_bound(SIZE, Step(0, 0))
-        assert rest.double().square().sum().item() == pytest.approx(omega * SIZE, rel=1e-6)
-    assert omega == SIZE / K - 1
-
-
-def test_feedback_is_refused_unless_the_variance_is_small() -> None:
-    refused = r"feedback must be none, got ErrorFeedback: RandomK's variance of up to 999 \|\|x\|\|\^2"
-    with pytest.raises(ValueError, match=refused):
-        RandomK(density=0.001, unbiased=True).check(plan())
-    RandomK(density=0.001, unbiased=True).check(plan(feedback="", needs_contraction=False))
-    RandomK(density=0.001).check(plan())
-    RandomK(density=0.6, unbiased=True).check(plan())

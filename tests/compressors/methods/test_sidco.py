@@ -1,7 +1,6 @@
 """SIDCo against its definition in NumPy, and the density achieved against the density that is set."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from methods import reduce_once
 from scipy.special import gammainccinv
 
 from compressors.build import build_reducer
-from compressors.sidco import DISTRIBUTIONS, SIDCo, upper_gamma_inverse
+from compressors.sidco import SIDCo, upper_gamma_inverse
 from contract.cases import communicator_for
 
 SIZE, WORKERS = 40_000, 2
@@ -87,34 +86,11 @@ def test_definition(distribution: str, kinds: tuple[str, str], power: float) -> 
         assert state.by_segment["a"][:, 0].tolist() == expected
 
 
-@pytest.mark.parametrize(("gamma", "sent"), [("exact", 0.873), ("approximate", 1.572)])
-def test_number_sent_with_error_feedback(gamma: str, sent: float) -> None:
-    """30 steps of normal gradients, k = d / 10; the authors' code with feedback sends 0.873 k on average."""
-    codec = SIDCo(density=0.1, distribution="gamma_pareto", gamma_quantile=gamma)
-    generator, p, counts, state = torch.Generator().manual_seed(0), torch.zeros(1, SIZE), [], None
-    for step in range(30):
-        p = p + torch.randn(1, SIZE, generator=generator)
-        reduced, state, _ = reduce_once(build_reducer(codec, SIZE), p, state, step)
-        p = reduced.residual["a"]
-        counts.append(int(reduced.compressed["a"].counts[0]) / (0.1 * SIZE))
-    assert np.mean(counts) == pytest.approx(sent, abs=0.01)
-
-
 @pytest.mark.parametrize("alpha", [0.026, 0.5, 1, 1e3, 5e8])
 @pytest.mark.parametrize("share", [0.9, 0.25, 1e-5])
 def test_quantile_of_gamma_distributions(alpha: float, share: float) -> None:
     found = upper_gamma_inverse(np.array([alpha]), np.array([share]))
     assert found == pytest.approx(gammainccinv(alpha, share), rel=1e-10)
-
-
-def test_one_stage_fits_double_exponential_entries() -> None:
-    """The number sent has mean k and is within 7 standard deviations of k, except with probability 1e-10.
-
-    The estimated mean adds log(d / k) sqrt(k / d) = 0.46 standard deviations of the count.
-    """
-    x = torch.empty(1, SIZE).exponential_(generator=torch.Generator().manual_seed(0))
-    reduced, _, _ = reduce_once(build_reducer(SIDCo(density=0.01), SIZE), x)
-    assert abs(int(reduced.compressed["a"].counts[0]) - 400) < 7 * math.sqrt(400)
 
 
 @pytest.mark.parametrize("density", [0.1, 0.01, 0.001])
@@ -126,15 +102,3 @@ def test_achieved_density(density: float) -> None:
         reduced, state, _ = reduce_once(reducer, drawn(1, step), state, step)
         ratios.append(reduced.compressed["a"].counts.mean() / (density * SIZE))
     assert 0.8 < np.mean(ratios[-8:]) < 1.2, ratios
-
-
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("bad", [math.inf, math.nan, 1e30])
-def test_entries_that_are_not_finite_cause_no_warning(distribution: str, bad: float) -> None:
-    """The training ends with one line that names the layer; a warning would be a second line."""
-    x = torch.randn(1, 500, generator=torch.Generator().manual_seed(0))
-    x[0, 7] = bad
-    codec = SIDCo(density=0.05, distribution=distribution)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        reduce_once(build_reducer(codec, 500), x)

@@ -1,12 +1,9 @@
 """signSGD's majority vote against NumPy: votes, ties, bytes and refusals."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from chances import hoeffding
-from command_line import command
 from methods import communicator_for, named, plan, reduce_once
 
 from compressors.signsgd import SignSGD
@@ -66,11 +63,3 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"feedback must be none with signsgd.*, got 'ErrorFeedback'"):
         SignSGD().check(plan())
     SignSGD().check(plan(feedback="", needs_contraction=False))
-
-
-def test_a_high_rate_is_told_before_the_training(tmp_path: Path) -> None:
-    note = "signsgd moves every weight by the whole rate in every step: optimizer.lr=0.1 is likely too high"
-    assert note in SignSGD().note(0.1) and not SignSGD().note(1e-3)
-    run = ("experiment=quick", "compressor=signsgd", "trainer.steps=1", "tracker=none", f"output={tmp_path}")
-    told = command(*run).stdout
-    assert told.count(note) == 1 and told.index(note) < told.index("step 1 ")

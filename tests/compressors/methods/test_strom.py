@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from methods import reduce_once, segment
+from methods import reduce_once
 
 from compressors.api import Step
-from compressors.build import build_reducer, threshold_in_force
+from compressors.build import build_reducer
 from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -40,18 +40,6 @@ def test_it_is_its_definition() -> None:
         assert charged["values"].tolist() == [0] * W
 
 
-def test_a_large_entry_takes_several_steps() -> None:
-    """An entry of 3.5 lambda is sent in three steps; the residual keeps half of lambda."""
-    reducer = build_reducer(Strom(threshold=2.0), 1, ErrorFeedback)
-    state, sent = None, []
-    for step in range(5):
-        g = torch.tensor([[-7.0 if step == 0 else 0.0]])
-        reduced, state, _ = reduce_once(reducer, g, state, step)
-        sent.append(reduced.mean["a"].item())
-    assert sent == [-2, -2, -2, 0, 0]
-    assert state.residual["a"].item() == -1
-
-
 def test_the_selection_is_that_of_a_hard_threshold() -> None:
     """Entries equal to lambda, NaN and infinities are sent; the residuals of the latter are not finite."""
     x = torch.tensor([THRESHOLD, -THRESHOLD, 0.0, -0.0, 0.5, math.inf, -math.inf, math.nan, -3.0])
@@ -66,21 +54,6 @@ def test_the_selection_is_that_of_a_hard_threshold() -> None:
     assert not left[5:8].isfinite().any()
 
 
-def test_it_never_lengthens_a_vector() -> None:
-    x = 10 * gradients(0)[0] ** 3
-    left = x.clone()
-    Strom(threshold=0.1).encode(left, Step(0, 0))
-    assert (left.abs() <= x.abs()).all()
-
-
-def test_the_rule_is_that_of_the_hard_threshold() -> None:
-    reducer = build_reducer(Strom(density=0.01), 5000, ErrorFeedback)
-    assert threshold_in_force(reducer) == 1 / (2 * math.sqrt(50))
-    assert Strom(threshold=0.5, density=0.1).for_model(100).threshold == 0.5
-    with pytest.raises(ValueError, match=r"Strom\.threshold must be set, by for_model\(\)"):
-        Strom(density=0.1).encode(torch.ones(3), Step(0, 0))
-
-
 def test_refusals() -> None:
     for threshold in (0, -1.0, math.nan, math.inf, "0.1", True):
         with pytest.raises(ValueError, match=r"Strom\.threshold must be a finite number > 0, got"):
@@ -89,17 +62,3 @@ def test_refusals() -> None:
         Strom()
     with pytest.raises(ValueError, match="wire must be plain with Strom: it does not send one value"):
         build_reducer(Strom(threshold=1.0), D, ErrorFeedback, Encoding(indices="rice"))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_any_dtype(dtype: torch.dtype) -> None:
-    given = [segment(gradients(0).to(dtype))]
-    reducer = build_reducer(Strom(threshold=0.5), D)
-    reduced, _, communicator = reduce_once(reducer, given[0].rows)
-    p = given[0].rows.float()
-    assert reduced.mean["a"].dtype == dtype
-    assert torch.equal(
-        reduced.mean["a"].float(),
-        (((p >= 0.5).float() - (p <= -0.5).float()) * 0.5).mean(0).to(dtype).float(),
-    )
-    assert communicator.take_charges().sum() == 4 * reduced.compressed["a"].sent.sum() + 4 * W
