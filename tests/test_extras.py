@@ -12,7 +12,6 @@ from own_process import say
 from results_commands import command_of_results
 
 from results.__main__ import EXTRAS
-from trainers.run.environment import environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_EXTRAS = PROJECT["optional-dependencies"]
@@ -58,15 +57,6 @@ def test_results_name_the_extra_that_is_missing(
     assert capsys.readouterr().err == said
 
 
-def test_a_module_of_no_extra_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def main(words: list[str]) -> None:
-        raise ModuleNotFoundError("No module named 'tables'", name="tables")
-
-    monkeypatch.setattr("results.figures.kinds.main", main)
-    with pytest.raises(ModuleNotFoundError):
-        command_of_results()(["figures"])
-
-
 @pytest.mark.parametrize("word", ["tracker=wandb", "tracker.mode=online"])
 def test_weights_and_biases_that_is_asked_for_and_missing_is_refused(
     word: str,
@@ -97,8 +87,3 @@ def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
     assert capfd.readouterr().out == f"{line}pip install -e '.[tracking]'\n"
     status, told = say(monkeypatch, capfd, *QUICK, f"output={tmp_path}")
     assert (status, told) == (0, "")
-
-
-def test_versions_are_those_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.run.environment.PACKAGES", ("torch", "no-such-package"))
-    assert list(environment({"workers": 2, "threads": 1})["packages"]) == ["torch"]

@@ -10,7 +10,7 @@ import yaml
 from command_line import command
 from configs import CONF
 
-from trainers.config.help_page import comments, explanations, settings_page
+from trainers.config.help_page import comments, settings_page
 
 FILE = """# What the part is.
 # More about it.
@@ -35,18 +35,6 @@ def test_comments_belong_to_keys() -> None:
         ("block", "inner"): "inside",
     }
     assert comments("# What xi is.\nxi: {}\n", "xi") == {("xi",): "What xi is."}
-
-
-def test_the_file_that_sets_it_first_explains_a_setting(tmp_path: Path) -> None:
-    (tmp_path / "group").mkdir()
-    (tmp_path / "group/one.yaml").write_text(FILE)
-    (tmp_path / "above.yaml").write_text("# Of nothing.\ngroup:\n  first: 2 # here\n  plain: x # plainly\n")
-    found = explanations([("group/one", "group.deep"), ("above", ""), ("nothing", "")], [tmp_path])
-    assert found["group", "deep"] == "What the part is."
-    assert found["group", "first"] == "here" and found["group", "deep", "first"] == "of the first"
-    again = explanations([("group/one", "group"), ("above", "")], [tmp_path])
-    assert (again["group", "first"], again["group", "plain"]) == ("of the first", "plainly")
-    assert () not in again
 
 
 def test_explanations_are_aligned_and_wrapped() -> None:
@@ -92,8 +80,8 @@ def test_every_setting_is_explained(path: Path) -> None:
     assert [key for key, value in bare.items() if not re.fullmatch(r"\$\{[a-z_.]+\}", str(value))] == []
 
 
-@pytest.mark.parametrize("width", [70, 120])
-def test_help_shows_what_the_chosen_files_say(width: int) -> None:
+def test_help_shows_what_the_chosen_files_say() -> None:
+    width = 70
     done = command("compressor=qsgd", "diagnostics=xi", "experiment=quick", "--help", COLUMNS=str(width))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()

@@ -11,23 +11,15 @@ from trainers.config import nearest
 NO_SETTING = "there is no such setting; did you mean"
 REFUSED = {
     "compresor=top_k": f"Could not override 'compresor': {NO_SETTING} compressor?",
-    "+compresor=top_k": f"'compresor' has no effect: {NO_SETTING} compressor?",
     "lr=0.1": f"Could not override 'lr': {NO_SETTING} optimizer.lr?",
-    "epochs=3": f"Could not override 'epochs': {NO_SETTING} trainer.epochs?",
     "lambda=0.1": f"Could not override 'lambda': {NO_SETTING} budget.threshold or compressor.threshold?",
     "trainer.epoch=3": f"Could not override 'trainer.epoch': {NO_SETTING} trainer.epochs?",
     "compressor=topk": "Could not find 'compressor/topk'; did you mean compressor=top_k? There are",
-    "experiment=smal/lstm": "Could not find 'experiment/smal/lstm'; did you mean experiment=small/lstm? ",
-    "experiment=small": "Could not find 'experiment/small'",
     "feedback=false": "feedback must be one of diana, ef, ef21, ef21_sgdm, low_pass, momentum_correction, "
     "none, got false; did you mean feedback=none?",
-    "model=null": "model must be one of bert, ",
-    "optimzer.lr=1": f"Could not override 'optimzer.lr': {NO_SETTING} optimizer.lr?",
     "data.root=x": "Could not override 'data.root': digits reads no files",
     "hydra/sweeper=optuna": "Could not find 'hydra/sweeper/optuna', which needs its plugin: pip install "
     "hydra-optuna-sweeper",
-    "hydra/sweeper=grid": "Could not find 'hydra/sweeper/grid': There are basic",
-    "compressor.nothing=1": "Could not override 'compressor.nothing': there is no such setting; --help",
 }
 
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -28,21 +27,6 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     names = ("netns", "collectives", "network_measured", "network_tables", "network", "network_host")
     names += ("exchanges", "fleet", "network_advice", "network_runs")
     return modules(monkeypatch, *names)
-
-
-def test_rates_are_read(bench: dict[str, ModuleType]) -> None:
-    netns = bench["netns"]
-    assert netns.bits_per_second("100mbit") == 1e8 and netns.bits_per_second("2.5gbit") == 2.5e9
-    assert netns.bits_per_second("unlimited") == math.inf
-    for text in ("fast", "1", "-1gbit", "0mbit", "nangbit", "infgbit", "1 gbps"):
-        with pytest.raises(netns.Refused, match=r"a rate must be .* got "):
-            netns.bits_per_second(text)
-
-
-def test_a_burst_is_short(bench: dict[str, ModuleType]) -> None:
-    """A burst lasts 0.6 ms at the rate, but has at least ten frames."""
-    assert bench["netns"].token_bucket(1e9)[:5] == ["tbf", "rate", "1000000000bit", "burst", "75000"]
-    assert bench["netns"].token_bucket(1e6)[4] == "15000"
 
 
 def points(module: ModuleType, *rows: tuple[str, float, float]) -> list[tuple]:
@@ -88,36 +72,6 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["none", "random_k"])
-def test_what_leaves_a_host_does_not_follow_from_a_name(bench: dict[str, ModuleType], name: str) -> None:
-    """random_k is all-reduced with shared coordinates, and gathered without."""
-    module = bench["network_measured"]
-    measured, method, rate = module.Measured(4, 16), module.Method(name), module.rate("1gbit")
-    charged = [step(0.5) | {"link_bytes": link} for link in (150_000.0, 250_000.0)]
-    measured.add(method, [rate], {"steps": [[], charged]}, [module.Window(1.0, {})])
-    measured.share[rate] = 0.0
-    assert measured.bytes_of(method, rate)[:2] == (100_000, 200_000)
-
-
-def test_windows_keep_what_a_step_charged_to_the_link(bench: dict[str, ModuleType]) -> None:
-    windows = bench["network_host"].Windows(Quiet(), Counter(), [1, 1])
-    record = dict.fromkeys([f"time/{name}_seconds" for name in bench["network_host"].PARTS], 0.5)
-    record |= {"comm/bytes_sent": 80.0, "comm/link_bytes_sent": 240.0}
-    for number in (1, 2):
-        windows.log({"step": number, **record})
-    ((first,), (second,)) = windows.steps
-    assert first == second and (first["bytes"], first["link_bytes"]) == (80.0, 240.0)
-
-
-class Quiet:
-    """A channel without a receiver."""
-
-    def send(self, **said: object) -> None: ...
-
-    def receive(self) -> dict[str, object]:
-        return {}
-
-
 def test_control_is_as_wide_as_the_ledgers(
     bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,48 +95,6 @@ def test_ddp_is_split_by_what_it_takes_alone(bench: dict[str, ModuleType]) -> No
     answer = {"steps": [[], steps], "compute": [0.1, 0.1], "alone": [0.15, 0.15]}
     measured.add(method, [rate], answer, [module.Window(1.0, {})])
     assert measured.parts(method, rate) == pytest.approx((0.5, 0.1, 0.05, 0.25, 0.1))
-
-
-def test_predictions_stand_beside_crossings(bench: dict[str, ModuleType]) -> None:
-    module, tables = bench["network_measured"], bench["network_tables"]
-    rows = points(module, ("1gbit", 2.0, 1.0), ("4gbit", 1.0, 2.0))
-    found = [
-        module.Crossing(module.Method("top_k"), rows, 2.2e9, 2e9),
-        module.Crossing(module.Method("none", True), rows, 1e15, math.inf),
-    ]
-    lines = tables.describe_crossings(found)
-    assert "| top_k | 2.20 | 2.00 | +10 % | 2.00 | 0.50 |" in lines
-    assert "| none, overlap | any | any |  | 2.00 | 0.50 |" in lines
-
-
-def test_predicted_steps_stand_beside_measured_ones(bench: dict[str, ModuleType]) -> None:
-    """Dense, 2 hosts: 100 ms of compute, 1 MB at 1 MB/s and two rounds; measured 1 s."""
-    module = bench["network_measured"]
-    measured, rate = module.Measured(2, 16), module.rate("8mbit")
-    measured.steps[module.Method("top_k"), rate] = [step(0.2)]
-    measured.steps[module.Method("ddp"), rate] = [step(1.0, gradient=1.0)]
-    measured.alone[module.Method("ddp")] |= {"compute": [0.1], "alone": [0.1]}
-    costs = [[name, 1e6, 0.0, [0.0, 0.0], [0.0, 2.0]] for name in ("dense", "top_k")]
-    found = {"costs": costs, "compute_seconds": 0.1, "backend_bits_per_second": 1e9}
-    lines = bench["network_advice"].describe(found, measured, [rate])
-    assert "| DDP | 1,100.1 | 1,000.0 | +10 % |" in lines and lines[-1] == "\nErrors: +10 to +450 %."
-
-
-def test_steps_of_finished_runs_stand_beside_predicted_ones(
-    bench: dict[str, ModuleType], tmp_path: Path
-) -> None:
-    """1.5 ms of compute, 1 ms of compression, 1,000 bytes at 1 MB/s, 50 us of latency; measured 4.5 ms."""
-    times = {"gradient": 0.002, "update": 0.001, "reduce": 0.005, "communication": 0.001}
-    records = [{"step": 10, **{f"time/{name}_seconds": value for name, value in times.items()}}]
-    sent = {"comm/link_bytes_sent_total": 30_000.0, "step": 10}
-    write_run(tmp_path, workers=4, records=records, summary=sent)
-    (run,) = bench["network_runs"].finished([tmp_path])
-    run.environment["overrides"] = ["compressor=top_k", "seed=3", "output=there", "budget.density=0.1"]
-    method, rate = bench["network_runs"].method_of(run), bench["network_measured"].rate("8mbit")
-    assert method.settings == ("compressor=top_k", "budget.density=0.1")
-    taken = bench["network_measured"].Turns(2, [method], [rate], [[[0.004, 0.005]]])
-    lines = bench["network_runs"].describe([run], taken)
-    assert lines[-2] == "| mlp-digits-top_k | 3.6 | 4.5 | -21 % |", lines
 
 
 def test_runs_that_may_overlap_computation_and_reduction_are_refused(
@@ -221,45 +133,6 @@ def test_what_leaves_nothing_to_measure_is_refused(
 ) -> None:
     assert bench["network"].main(words.split()) == 1
     assert capsys.readouterr().err == f"error: {said}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--rates fast", "a rate must be a number and kbit, mbit or gbit, or unlimited, got fast"),
-        ("--rounds 0", "--entries and --rounds must be at least 1"),
-    ],
-)
-def test_exchanges_that_cannot_be_timed_are_refused(
-    bench: dict[str, ModuleType], capsys: pytest.CaptureFixture, words: str, said: str
-) -> None:
-    assert bench["exchanges"].main(words.split()) == 1
-    assert capsys.readouterr().err == f"error: {said}\n"
-
-
-class Stubs:
-    """Hosts, the second of which reports that it is ready and ends."""
-
-    count = 2
-
-    def address(self, host: int) -> str:
-        return "127.0.0.1"
-
-    def command(self, host: int, command: list[str]) -> list[str]:
-        listens = "for line in sys.stdin: pass" if host == 0 else "sys.stdin.close()"
-        return [sys.executable, "-S", "-c", f"import sys; print({{}}, flush=True)\n{listens}"]
-
-
-def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleType]) -> None:
-    hosts = bench["fleet"].Fleet(Stubs(), "network_host.py")
-    try:
-        hosts.start()
-        hosts.processes[1].wait(20)
-        with pytest.raises(bench["netns"].Refused, match="a host's process ended"):
-            hosts.send(method="none")
-    finally:
-        hosts.stop()
-    assert [process.returncode for process in hosts.processes] == [0, 0]
 
 
 def datagram_to(address: str) -> list[str]:

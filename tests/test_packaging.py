@@ -10,8 +10,6 @@ from typing import Any
 import yaml
 from longest_files import LONGEST
 
-import total_error
-
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -19,14 +17,6 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 
 def read(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text())
-
-
-def test_the_citation_is_of_this_version() -> None:
-    citation = read("CITATION.cff")
-    assert (citation["version"], citation["license"]) == (total_error.__version__, PROJECT["license"])
-    assert citation["cff-version"] == "1.2.0" and citation["authors"] and citation["title"]
-    (paper,) = citation["references"]
-    assert paper["url"] in (ROOT / "docs/papers/total_error.md").read_text()
 
 
 def test_a_commit_is_checked_by_the_commands_of_make_test() -> None:
@@ -45,27 +35,9 @@ def test_the_workflow_runs_make_test_on_the_oldest_and_the_newest_python() -> No
     assert job["strategy"]["matrix"]["python"] == [f"3.{oldest}", f"3.{int(end) - 1}"]
 
 
-def test_the_image_installs_what_the_makefile_installs() -> None:
-    text = (ROOT / "Dockerfile").read_text()
-    assert 'CMD ["make", "run"]' in text and "RUN make .venv/installed" in text
-    (oldest,) = re.findall(r"^FROM python:(3\.\d+)-slim$", text, re.MULTILINE)
-    assert PROJECT["requires-python"].startswith(f">={oldest},")
-    (pattern,) = re.findall(r"grep -E '([^']+)' constraints.txt", text)
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    assert sum(bool(re.match(pattern, line)) for line in lines) == 2
-
-
 def test_figures_take_less_than_four_megabytes() -> None:
     """All PNGs of results/pages in the repository; PDFs are made on demand."""
     assert sum(path.stat().st_size for path in (ROOT / "results/pages").glob("**/*.png")) < 4e6
-
-
-def test_the_installation_page_names_the_versions_of_the_constraints() -> None:
-    page = (ROOT / "docs/getting_started.md").read_text()
-    named = re.findall(r"(torch|torchvision)==([\d.]+)", page)
-    assert {name for name, _ in named} == {"torch", "torchvision"}
-    constraints = (ROOT / "constraints.txt").read_text().splitlines()
-    assert [f"{name}=={version}" for name, version in named if f"{name}=={version}" not in constraints] == []
 
 
 def test_windows_is_answered_in_one_line() -> None:

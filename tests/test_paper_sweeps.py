@@ -1,14 +1,12 @@
 """The sweeps of the paper at full size: composition, and the costs in their comments."""
 
-import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from configs import CONF, resolved
-from gpu_hours import BYTES_PER_ENTRY, BYTES_PER_SECOND, OPERATIONS_PER_SECOND, cost, hours_of
+from gpu_hours import hours_of
 from sweep_files import SWEEPS, jobs_of, name_of, params_of
 
 from trainers.config.checks import check, refuse_settings_without_effect
@@ -83,43 +81,7 @@ def test_runs_of_two_sweeps_are_the_same_runs() -> None:
     assert len({(identify(config).id, config["output"], config["name"]) for config in found}) == 1
 
 
-def test_the_guide_names_every_sweep_with_its_hours() -> None:
-    guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
-    assert set(re.findall(r"\+sweeps=paper/(\w+)", guide)) == {path.stem for path in PAPER}
-    for path in PAPER:
-        said = re.search(r"# ([\d.]+) hours on a GPU", path.read_text())
-        (row,) = re.findall(rf"^\| `.*\+sweeps=paper/{path.stem}`.*$", guide, re.MULTILINE)
-        assert row.endswith(f"| {said[1] if said else 'a CPU'} |"), path.stem
-
-
-def test_the_guide_states_the_estimate_of_the_hours() -> None:
-    guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
-    assert f"{OPERATIONS_PER_SECOND / 1e12:g} TFLOP/s" in guide
-    assert f"{BYTES_PER_ENTRY} n D bytes" in guide and f"{BYTES_PER_SECOND / 1e12:g} TB/s" in guide
-    for preset in sorted(PRESETS):
-        config = resolved(f"experiment={preset}")
-        data = config["data"]["_target_"].rpartition(".")[2]
-        multiply_adds, _ = cost(json.dumps(config["model"]), data)
-        (row,) = re.findall(rf"^\| `{preset}` \|.*$", guide, re.MULTILINE)
-        found = hours_of(config, steps_of(config))
-        assert row == f"| `{preset}` | {multiply_adds / 1e6:,.1f} | {steps_of(config):,} | {found:.2g} |"
-
-
-def test_the_hours_are_those_of_the_measured_step() -> None:
-    page = (CONF.parent / "results/pages/gpu/gpu.md").read_text().partition("## The paper's ResNet-18")[2]
-    (row,) = re.findall(r"^\| hard_threshold \|.*$", page, re.MULTILINE)
-    config = resolved("experiment=paper/resnet18_cifar10")
-    assert hours_of(config, steps_of(config)) == pytest.approx(float(row.split("|")[-3]), rel=0.02)
-
-
-def test_the_guide_has_a_row_of_its_figures_for_every_sweep() -> None:
-    guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
-    table = guide.partition("## The paper's figures and tables")[2].partition("\n## ")[0]
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    swept = {name for row in rows for name in re.findall(r"`(\w+/\w+)`", row[1])}
-    assert swept >= {f"paper/{path.stem}" for path in PAPER} and swept <= {name_of(path) for path in SWEEPS}
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2"])
 def test_the_presets_of_autolrs_state_their_steps_and_hours(name: str) -> None:
     config = resolved(f"experiment=autolrs/{name}", "compressor=top_k")

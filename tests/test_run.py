@@ -161,30 +161,6 @@ def test_multirun_gives_each_job_a_folder_and_a_wandb_run(tmp_path: Path) -> Non
     assert result.stdout.rstrip().endswith(upload)
 
 
-def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
-    common = [*SMALL, "optimizer.lr=1e30", "trainer.steps=50", "tracker=none"]
-    result = command(*common, f"output={tmp_path}", "processes=2")
-    assert result.returncode == 1
-    (line,) = result.stderr.splitlines()
-    assert "the gradient of worker" in line and "is not finite in layer" in line
-    folder = only_folder(tmp_path)
-    kept = records(folder)
-    assert kept and kept[0]["step"] == 1
-    assert summary_of(folder)["status"] == "failed"
-
-
-def test_an_unfinished_run_is_started_again(tmp_path: Path) -> None:
-    overrides = [*SMALL, "tracker=none", f"output={tmp_path}"]
-    assert command(*overrides).returncode == 0
-    folder = only_folder(tmp_path)
-    expected = records(folder)
-    (folder / "summary.json").unlink()
-    result = command(*overrides)
-    assert result.returncode == 0 and "starting again" in result.stdout
-    assert records(folder) == expected
-    assert (folder / "metrics.previous.jsonl").exists()
-
-
 def test_wandb_and_the_summary_have_the_threshold_in_force(tmp_path: Path) -> None:
     """The threshold is that of the paper's rule."""
     words = ("model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=1", "trainer.batch_size=8")
@@ -195,19 +171,6 @@ def test_wandb_and_the_summary_have_the_threshold_in_force(tmp_path: Path) -> No
     assert str(threshold).encode() in recorded.read_bytes()
     assert summary_of(only_folder(tmp_path))["compression/threshold"] == threshold
     assert re.search(rf"^lambda +{threshold:.4g} *$", result.stdout, re.MULTILINE)
-
-
-def test_wandb_mode_is_respected(tmp_path: Path) -> None:
-    assert command(*SMALL, f"output={tmp_path}", WANDB_MODE="disabled").returncode == 0
-    assert not list(tmp_path.glob("*/*/wandb/offline-run-*"))
-
-
-def test_help_names_the_groups() -> None:
-    result = command("--help")
-    assert result.returncode == 0
-    methods = ", ".join(sorted(path.stem for path in (ROOT / "conf/compressor").glob("*.yaml")))
-    for told in (f"compressor: {methods}", "model: ", "python run.py -m"):
-        assert told in " ".join(result.stdout.split())
 
 
 @pytest.mark.slow

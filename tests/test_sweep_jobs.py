@@ -81,15 +81,6 @@ def test_a_setting_that_no_compressor_has_is_refused() -> None:
         jobs_with_own_settings(jobs(compressor=["top_k", "none"], budget__threshold=["1"]), compose)
 
 
-def test_lambda_and_k_in_one_command(tmp_path: Path) -> None:
-    swept = ["compressor=hard_threshold,top_k", "budget.threshold=0.1,0.2", "budget.density=0.01,0.02"]
-    small = ["model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=1", "trainer.batch_size=4"]
-    done = command("-m", *swept, *small, "tracker=none", "isolate=false", f"output={tmp_path}")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip().endswith("4 finished")
-    assert len(list(tmp_path.glob("*/*/summary.json"))) == 4
-
-
 SMALL = ["model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=1", "trainer.batch_size=4"]
 
 

@@ -49,6 +49,7 @@ def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
     assert comment[1].startswith(f"# {runs} {words}, ")
 
 
+FIRST = {path.parent: path for path in SWEEPS}.values()  # one sweep of each study
 ALONE = [path for path in SWEEPS if path.parent.name == "sweeps"]  # of no study
 
 
@@ -74,7 +75,13 @@ class FirstJob(BaseException):
     """Raised in place of the first training of a sweep."""
 
 
-@pytest.mark.parametrize("path", SWEEPS, ids=map(name_of, SWEEPS))
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=name_of(path), marks=[] if path in FIRST else pytest.mark.slow)
+        for path in SWEEPS
+    ],
+)
 def test_a_sweep_starts_its_first_job(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command in its second line, with one seed and, instead of all methods, with two."""
 

@@ -3,7 +3,6 @@
 If the server fails, the training continues, and its records arrive later or can be uploaded.
 """
 
-import json
 import math
 import os
 import signal
@@ -17,7 +16,7 @@ import pytest
 from command_line import ROOT, command
 from interrupting import Running, last_step, num_records
 from run_folders import write_run
-from wandb_server import Answer, StoredRun, WandbServer, start_wandb, wandb
+from wandb_server import Answer, StoredRun, WandbServer, wandb
 
 from results.read.folders import read_runs
 from results.report.charts import sections
@@ -237,27 +236,3 @@ def test_an_agent_goes_on_after_runs_that_hyperband_ends(
         assert 0 < run.rows()[-1]["step"] < 100_000
     assert last.exit_code == 0 and last.summary["test/accuracy"]["last"] > 0
     assert server.unknown == []
-
-
-def test_two_agents_share_a_sweep(server: WandbServer, tmp_path: Path) -> None:
-    status, said = wandb(server, "sweep", "sweeps/wandb/smoke.yaml", home=tmp_path)
-    assert status == 0, said
-    name = next(iter(server.sweeps))
-    output = f"output={tmp_path / 'o'}"
-    command_line = server.sweeps[name]["command"]
-    command_line[[str(word).startswith("output=") for word in command_line].index(True)] = output
-    jobs = server.jobs[name] = server.jobs[name][:4]
-    expected = len(jobs)
-    agents = [start_wandb(server, "agent", f"someone/total-error/{name}", home=tmp_path) for _ in range(2)]
-    for agent in agents:
-        said, _ = agent.communicate(timeout=600)
-        assert agent.returncode == 0, said
-    assert len(server.runs) == expected and set(server.agents.values()) == {name}
-    for run_id, run in server.runs.items():
-        assert run.exit_code == 0 and run.fields["sweep"] == name
-        assert run.summary["test/accuracy"]["last"] > 0
-        assert run_id.startswith(f"{name}run")
-    kept = {path.read_text().strip() for path in (tmp_path / "o").glob("*/*/wandb/run-id.txt")}
-    assert kept == set(server.runs)
-    summaries = [json.loads(path.read_text()) for path in (tmp_path / "o").glob("*/*/summary.json")]
-    assert [one["status"] for one in summaries] == ["finished"] * expected

@@ -1,4 +1,4 @@
-"""Scripts with parameters that are not contiguous, frozen, ignored by DDP, or not updated after a pass."""
+"""Scripts with parameters that are not contiguous, frozen, or not updated after a pass."""
 
 import logging
 from contextlib import nullcontext
@@ -125,17 +125,6 @@ def frozen(process: int, processes: int, views: bool) -> dict[str, Any]:
     }
 
 
-def ignored(process: int, processes: int) -> dict[str, float]:
-    """Metrics of a model with 9,900 parameters that DDP ignores, and 100 others."""
-    model = nn.Sequential(nn.Linear(10, 10, bias=False), nn.Linear(10, 990, bias=False))
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["1.weight"])
-    ddp_model = DistributedDataParallel(model)
-    state = total_error.compress(ddp_model, "top_k", density=0.5)
-    ddp_model(torch.ones(1, 10)).sum().backward()
-    codec = total_error.compress(DistributedDataParallel(model), "hard_threshold", density=0.01).reducer
-    return state.metrics() | {"threshold": codec.inner.codec.threshold}
-
-
 def thrown_away(process: int, processes: int, how: str) -> tuple[Tensor, list[str]]:
     """Weights of a discriminator and warnings, with a generator's pass ``how`` after every update."""
     model = layers()
@@ -168,6 +157,6 @@ def compressed_twice(process: int, processes: int) -> str:
 
 def all_cases(process: int, processes: int) -> dict[str, Any]:
     found: dict[str, Any] = {"frozen": [frozen(process, processes, views) for views in (False, True)]}
-    found |= {"ignored": ignored(process, processes), "twice": compressed_twice(process, processes)}
+    found["twice"] = compressed_twice(process, processes)
     ways = ("without", "no_sync", "reduced")
     return found | {"thrown away": {how: thrown_away(process, processes, how) for how in ways}}

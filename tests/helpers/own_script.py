@@ -10,7 +10,7 @@ from torch.distributed import GradBucket
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.api import Reducer, Wrapper
+from compressors.api import Reducer
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -126,16 +126,6 @@ def bytes_of(process: int, processes: int, *methods: str) -> dict[str, float]:
             loss_of(ddp_model, batch(step, process)).backward()
         found[method] = state.metrics()["comm/bytes_sent_total"]
     return found
-
-
-def wrappers_of(process: int, processes: int, *methods: str) -> dict[str, str]:
-    """By method, the class of the feedback that ``compress`` chooses; empty for none."""
-    ddp_models = {method: DistributedDataParallel(network()) for method in methods}
-    reducers = {method: compress(ddp_model, method).reducer for method, ddp_model in ddp_models.items()}
-    return {
-        method: type(reducer).__name__ if isinstance(reducer, Wrapper) else ""
-        for method, reducer in reducers.items()
-    }
 
 
 def gradients_of_groups(process: int, processes: int) -> float:

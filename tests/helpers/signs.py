@@ -1,21 +1,15 @@
 """Codecs whose payloads have signs of one bit instead of values, and their trainings."""
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
-from skipping import STEPS, Records, Snapshots, tensors_of, trainer, without_clock
 from torch import Tensor
-from training import WORKERS
 
 from compressors.api import Codec, Step, Traits
-from compressors.build import build_reducer
 from compressors.core.fields import Field
 from compressors.core.norms import squared_norm
-from compressors.feedback import ErrorFeedback
-from trainers.comm.communicator import Communicator
-from trainers.loop import run
 
 
 class Signs(NamedTuple):
@@ -93,24 +87,3 @@ def packed(x: Tensor) -> Tensor:
 def unpacked(bits: Tensor, count: int) -> Tensor:
     """``count`` signs, 1 or -1, [count] float32."""
     return 2.0 * torch.from_numpy(np.unpackbits(bits.numpy(), count=count)).float() - 1
-
-
-CODECS = {"scaled": ScaledSign(), "above": SignAbove(threshold=0.05)}
-
-
-def train(process: int, processes: int) -> dict[str, dict[str, Any]]:
-    """Records, summary and last state of a training with each codec."""
-    found = {}
-    for name, codec in CODECS.items():
-        communicator = Communicator(WORKERS, rank=process, world_size=processes)
-        plain = trainer(communicator, bad_steps={})
-        reducer = build_reducer(codec, plain.layout.num_parameters, ErrorFeedback)
-        records, snapshots = Records(), Snapshots()
-        summary = run(replace(plain, reducer=reducer), records, snapshots)
-        found[name] = {
-            "records": without_clock(records),
-            "summary": summary,
-            "tensors": tensors_of(snapshots[STEPS]),
-            "sizes": plain.layout.sizes,
-        }
-    return found

@@ -14,12 +14,6 @@ from models.googlenet import googlenet, googlenet_cifar100
 from models.senet import senet18
 
 Factory = Callable[..., nn.Module]
-COUNTS = [  # parameters of the release's networks
-    (senet18, 10, 11_389_726),
-    (senet18, 100, 11_436_256),
-    (googlenet, 10, 6_166_250),
-    (googlenet_cifar100, 100, 6_402_564),
-]
 INCEPTIONS = (  # 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; after pooling
     [(64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64)],
     [
@@ -116,13 +110,6 @@ DEFINITIONS = {
     googlenet: googlenet_by_description,
     googlenet_cifar100: googlenet_cifar100_by_description,
 }
-
-
-@pytest.mark.parametrize(("factory", "classes", "count"), COUNTS)
-def test_counts_are_those_of_the_release(factory: Factory, classes: int, count: int) -> None:
-    with torch.device("meta"):
-        model = factory(input_shape=(3, 32, 32), num_classes=classes)
-    assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 
 @pytest.mark.parametrize("training", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -73,9 +73,7 @@ def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -
 
 @pytest.mark.parametrize("density", [1.0, 0.1])
 @pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.5}], ids=["even", "uneven"])
-@pytest.mark.parametrize(
-    ("workers", "features", "batch_size"), [(12, 37, None), (20, 37, 3), (12, 1, 1), (7, 1, None)]
-)
+@pytest.mark.parametrize(("workers", "features", "batch_size"), [(12, 37, None), (20, 37, 3), (12, 1, 1)])
 def test_bits_do_not_depend_on_who_else_is_in_the_process(
     tmp_path: Path, density: float, workers: int, features: int, batch_size: int | None, data: dict
 ) -> None:
@@ -194,13 +192,6 @@ def test_no_damage_to_what_is_kept_does_harm(tmp_path: Path) -> None:
         kept.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
         model = build(tmp_path)[1]
         torch.testing.assert_close(model.optimum, first.optimum, rtol=1e-10, atol=1e-12)
-
-
-def test_other_rows_or_another_l2_are_other_problems(tmp_path: Path) -> None:
-    build(tmp_path)
-    build(tmp_path, l2=0.5)
-    build(tmp_path, rows=39)
-    assert len(list((tmp_path / "optima").iterdir())) == 3
 
 
 def test_a_folder_that_cannot_be_written_costs_time_only(

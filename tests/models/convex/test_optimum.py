@@ -31,7 +31,7 @@ def test_value_and_gradient_by_hand() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 1e3, 1e12])
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("direct", [True, False])
 def test_gradient_vanishes_at_the_optimum(sparse: bool, scale: float, direct: bool, monkeypatch) -> None:
     if not direct:
