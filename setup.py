@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "total_error"))  # importing the package needs tor
 from _names import FOLDERS, MODULES, renamed  # noqa: E402
 
 LEFT_OUT = ("__pycache__", "pages")  # results/pages has figures, which only the repository shows
+KEPT = ("study.yaml", "page.md.j2")  # of results/pages: what a study is
 
 
 class BuildLab(build_py):
@@ -50,7 +51,9 @@ class BuildLab(build_py):
         for place, _, found in os.walk(ROOT / "conf", followlinks=True):  # conf/sweeps is a link
             files += [Path(place, name) for name in sorted(found) if name.endswith(".yaml")]
         names = [(file, file.relative_to(ROOT)) for file in files]
-        return [(file, name) for file, name in names if not set(LEFT_OUT) & set(name.parts)]
+        return [
+            (file, name) for file, name in names if name.name in KEPT or not set(LEFT_OUT) & set(name.parts)
+        ]
 
 
 setup(cmdclass={"build_py": BuildLab})

@@ -14,15 +14,11 @@ from pathlib import Path
 from results import header, studies
 from results.command import in_a_line, parser
 from results.figures import saving
-from results.studies.kit import Study, make
+from results.studies.engine import of_folder
+from results.studies.kit import PAGES, ROOT, Study, make
 
-STUDIES = tuple(
-    sorted(
-        found.name
-        for found in pkgutil.iter_modules(studies.__path__)
-        if found.name not in ("catalogue", "kit")
-    )
-)
+OWN_CODE = {found.name for found in pkgutil.iter_modules(studies.__path__)} - {"catalogue", "engine", "kit"}
+STUDIES = tuple(sorted(OWN_CODE | {path.parent.name for path in (ROOT / PAGES).glob("*/study.yaml")}))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,6 +49,8 @@ def _work(study: Study, options: argparse.Namespace) -> None:
 
 
 def load(name: str) -> Study:
+    if name not in OWN_CODE:
+        return of_folder(ROOT / PAGES / name)
     return importlib.import_module(f".{name}", __package__).STUDY
 
 

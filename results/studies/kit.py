@@ -123,16 +123,17 @@ def first_of(of_seed: Mapping[int, Run]) -> Run:
 
 def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
     """Ours minus theirs, mean and 95 % interval over common seeds; None without common seeds."""
-    pairs = _values(measure, ours, theirs)
+    pairs = values_of(measure, ours, theirs)
     return paired_difference(*zip(*pairs, strict=True)) if pairs else None
 
 
 def differences(measure: Measure, ours: Seeds, theirs: Seeds) -> list[float]:
     """Ours minus theirs, one value per common seed, without the measure's factor."""
-    return [value - other for value, other in _values(measure, ours, theirs)]
+    return [value - other for value, other in values_of(measure, ours, theirs)]
 
 
-def _values(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float, float]]:
+def values_of(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float, float]]:
+    """Values of ours and theirs, one pair per common seed."""
     return [
         (value, other)
         for seed in sorted(ours.keys() & theirs.keys())

@@ -10,8 +10,6 @@ from run_folders import write_run
 from results.compare.measures import LINK_BYTES
 from results.compare.statistics import mean_and_interval
 from results.header import parse
-from results.read.folders import read_runs
-from results.studies.regret import page
 
 main = command_of_results("study", "regret")
 
@@ -61,14 +59,16 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.Cap
     assert "intervals for the 2 such comparisons of this page" in flat
 
 
-def test_other_bytes_are_no_comparison(tmp_path: Path) -> None:
-    text = page(read_runs([runs_in(tmp_path, top_k=1.3e6, random_k=2e6)]))
+def test_other_bytes_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(runs_in(tmp_path, top_k=1.3e6, random_k=2e6))]) == 0
+    text = capsys.readouterr().out
     assert cells(text, "top_k")[9] == "1.30 times the bytes"
     assert "no other method has equal bytes" in " ".join(text.split())
 
 
-def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
-    text = page(read_runs([runs_in(tmp_path, seeds=2)]))
+def test_two_seeds_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(runs_in(tmp_path, seeds=2))]) == 0
+    text = capsys.readouterr().out
     assert cells(text, "top_k")[6] == "35.0 (2 seeds)"
     assert "lower" not in text and "no difference shown" not in text
 

@@ -80,4 +80,4 @@ def test_a_threshold_of_no_sweep_is_refused(output: Path, capsys: pytest.Capture
     write(output, "hard_threshold", 0, threshold=0.5)
     assert main([str(output)]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith("threshold must be one of sweeps/wikitext2, got 0.5")
+    assert said.endswith("bytes of Top-k 0.1 %, got hard_threshold, threshold 0.5")

@@ -1,0 +1,235 @@
+"""Studies as data: results/pages/NAME/study.yaml says what is compared, page.md.j2 is the page.
+
+study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
+``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
+``comparisons``, pairs of methods; ``figures``, curves over epochs. A template's paragraphs are wrapped.
+"""
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from results.command import paragraph
+from results.compare.joint_intervals import LEAST_SEEDS, NOT_SHOWN, JointInterval, confidence, joint_interval
+from results.compare.measures import LINK_BYTES, Measure, num_parameters, qualities, require_several_workers
+from results.compare.statistics import WITHOUT_INTERVAL
+from results.escaping import code, in_markdown
+from results.figures import metrics, sheet
+from results.figures.description import curves
+from results.figures.groups import Group, groups, other_seeds, seeds_of, styles_of
+from results.figures.panels import MOST_POINTS
+from results.figures.saving import Figures
+from results.read.matching import by_key, by_setting
+from results.read.naming import asked, lambda_in_force
+from results.read.run import Run
+from results.studies.kit import Option, Seeds, Study, differences, first_of, notes, paired, values_of
+
+Methods = dict[str, Seeds]  # by label
+
+
+def of_folder(folder: Path) -> Study:
+    """The study that ``folder`` describes."""
+    told = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
+    return Study(
+        name=folder.name,
+        question=told["question"],
+        page=partial(page, folder, told),
+        figures=partial(figures, folder.name, told) if "figures" in told else None,
+        needs=tuple(told.get("needs", [LINK_BYTES])),
+        option=Option(**told["option"]) if "option" in told else None,
+    )
+
+
+def page(folder: Path, told: Mapping[str, Any], runs: Sequence[Run], further: Sequence[Run] = ()) -> str:
+    """The page of ``runs``; ``further`` are those of the study's option.
+
+    Raises ``ValueError`` for runs that are not of the study.
+    """
+    import jinja2
+
+    require_several_workers(runs)
+    methods = methods_of(folder.name, told, runs)
+    measures = measures_of(told)
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"md": in_markdown, "code": code, "cell": _cell}
+    template = environment.from_string((folder / "page.md.j2").read_text(encoding="utf-8"))
+    text = template.render(
+        _functions(measures),
+        runs=runs,
+        methods=methods,
+        further=methods_of(folder.name, told, further) if further else {},
+        groups=groups(runs),
+        measures=measures,
+        looks=looks(told.get("comparisons", ()), methods, next(iter(measures.values()))),
+        study=told,
+        NOT_SHOWN=NOT_SHOWN,
+        WITHOUT_INTERVAL=WITHOUT_INTERVAL,
+    )
+    return "\n".join(map(_wrapped, re.split(r"\n{2,}", text.strip())))
+
+
+def _cell(text: object) -> str:
+    """Text as code in a cell of a table."""
+    return code(text).replace("|", "\\|")
+
+
+def _wrapped(block: str) -> str:
+    return paragraph(block) if block[0] not in "#|-!" else f"{block}\n"
+
+
+def _functions(measures: Mapping[str, Measure]) -> dict[str, Callable[..., Any]]:
+    """The functions of a template; methods are given by their runs, measures by their name."""
+
+    def minus(measure: Measure, ours: Seeds, theirs: Seeds | None) -> str:
+        found = paired(measure, ours, theirs) if theirs else None
+        return measure.difference(*found) if found else "-"
+
+    def mean(name: str, own: Seeds) -> float:
+        return statistics.fmean(measures[name].values(list(own.values())))
+
+    def spreads(own: Seeds, *names: str) -> str:
+        runs = list(own.values())
+        return " | ".join(measures[name].spread(runs) for name in names or measures)
+
+    return {
+        "minus": minus,
+        "mean": mean,
+        "spreads": spreads,
+        "pairs": lambda name, ours, theirs: values_of(measures[name], ours, theirs),
+        "seeds": lambda own: ", ".join(map(str, own)),
+        "by_seed": lambda runs: {run.seed: run for run in runs},
+        "quality": _quality,
+        **{each.__name__: each for each in (asked, confidence, first_of, lambda_in_force, look)},
+        **{each.__name__: each for each in (near, notes, num_parameters, said)},
+    }
+
+
+def _quality(group: Group) -> Measure:
+    """The measure of quality of a problem. Raises ``ValueError`` if its runs have none."""
+    if found := qualities(group.runs):
+        return found[0]
+    raise ValueError(f"{group.subject}: no run has a quality that tables know")
+
+
+def measures_of(told: Mapping[str, Any]) -> dict[str, Measure]:
+    """The measures of study.yaml, by name."""
+    return {
+        name: Measure(
+            words["metric"], words["label"], _of(words["metric"]), words.get("factor", 1), words.get("digits")
+        )
+        for name, words in told["measures"].items()
+    }
+
+
+def _of(metric: str) -> Callable[[Run], float | None]:
+    return lambda run: run.summary.get(metric)
+
+
+def methods_of(name: str, told: Mapping[str, Any], runs: Sequence[Run]) -> Methods:
+    """The runs by label and seed, in the order of study.yaml; empty if it has no methods.
+
+    Raises ``ValueError`` for a run of none of them, and, if all are required, for other settings than one and
+    for missing methods.
+    """
+    rules = told.get("methods", {})
+
+    def label_of(run: Run) -> str:
+        for label, rule in rules.items():
+            if all(_has(run, key, value) for key, value in rule.items()):
+                return label
+        raise ValueError(f"{run.path}: runs of {name} must be of {', '.join(rules)}, got {run.method}")
+
+    if not rules:
+        return {}
+    if told.get("one_setting"):
+        processes = {each.get("processes", 1) for run in runs for each in (run.config, run.environment)}
+        if processes != {1}:
+            raise ValueError(f"runs of this page must be of one process, got {max(processes)}")
+        if len(by_setting(runs)) != 1:
+            raise ValueError("runs of this page must differ in method and seed alone")
+    found = by_key(runs, label_of)
+    missing = [label for label in rules if label not in found]
+    if missing and told.get("one_setting"):
+        raise ValueError(f"runs must be of {', '.join(rules)}, got none of {', '.join(missing)}")
+    return {label: found[label] for label in rules if label in found}
+
+
+def _has(run: Run, key: str, value: object) -> bool:
+    settings = run.config["compressor"]
+    if key == "compressor":
+        return run.compressor == value
+    if key == "matched":  # the name of a threshold in a file of chosen ones
+        return run.config["budget"].get("matched", {}).get(value) == settings["threshold"]
+    return settings.get(key) == value
+
+
+class Look:
+    """One of a page's comparisons: a method minus another one, with its own and its joint interval."""
+
+    def __init__(self, one: str, other: str, values: Sequence[float], number: int) -> None:
+        self.one, self.other, self.seeds = one, other, len(values)
+        self.alone, self.together = joint_interval(values, 1), joint_interval(values, number)
+
+
+def looks(pairs: Iterable[Sequence[str]], methods: Methods, measure: Measure) -> list[Look]:
+    """The comparisons of ``measure`` for which there are enough seeds."""
+    found = []
+    for one, other in pairs:
+        if one in methods and other in methods:
+            values = [measure.factor * each for each in differences(measure, methods[one], methods[other])]
+            found += [(one, other, values)] if len(values) >= LEAST_SEEDS else []
+    return [Look(*each, len(found)) for each in found]
+
+
+def look(measure: Measure, ours: Seeds, theirs: Seeds, number: int) -> JointInterval:
+    """The interval of one of ``number`` comparisons."""
+    return joint_interval(differences(measure, ours, theirs), number)
+
+
+def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[str]]:
+    """The group's only method of ``compressor``, and those with its bytes, to within ``share``.
+
+    The latter have enough seeds for an interval. None and no methods if there is not exactly one.
+    """
+    found = [method for method, runs in group.methods.items() if runs[0].compressor == compressor]
+    if len(found) != 1:
+        return None, []
+    sent = {
+        method: statistics.mean(run.summary[LINK_BYTES] for run in runs)
+        for method, runs in group.methods.items()
+    }
+    seeds = {method: {run.seed for run in runs} for method, runs in group.methods.items()}
+    return found[0], [
+        method
+        for method in group.methods
+        if method != found[0]
+        and abs(sent[method] / sent[found[0]] - 1) <= share
+        and len(seeds[method] & seeds[found[0]]) >= LEAST_SEEDS
+    ]
+
+
+def said(found: Iterable[Look], shown: Callable[[Look], str]) -> str:
+    """The verdicts, each with the comparisons that have it."""
+    words: dict[str, list[str]] = {}
+    for each in found:
+        words.setdefault(each.together.word("higher", "lower"), []).append(shown(each))
+    return ". ".join(f"{word.capitalize()}: {'; '.join(where)}" for word, where in words.items())
+
+
+def figures(name: str, told: Mapping[str, Any], runs: Sequence[Run]) -> Figures:
+    """The curves of study.yaml over epochs, of several methods."""
+    methods = {label: list(own.values()) for label, own in methods_of(name, told, runs).items()}
+    if len(methods) < 2:
+        return
+    labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
+    for stem, words in told["figures"].items():
+        panels = [
+            curves(methods, metrics.EPOCHS, getattr(metrics, each), MOST_POINTS) for each in words["curves"]
+        ]
+        draw = partial(sheet.draw, words["title"], seeds_of(methods), [panels], styles_of(methods), labels)
+        yield stem, draw
