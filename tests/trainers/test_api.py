@@ -1,11 +1,9 @@
 """Runs from a script or notebook: configs without Hydra's state, finished runs, the example notebook."""
 
-import json
 import runpy
 from pathlib import Path
 
 import pytest
-import torch
 from command_line import ROOT, command
 from configs import resolved
 from docs_pages import blocks
@@ -14,10 +12,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
-from torch import Tensor
 
-from compressors.api import Sparse, Step
-from compressors.top_k import TopK
 from trainers.api import ConfigError, compose, train
 from trainers.config import yaml_loader
 
@@ -91,28 +86,6 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path: Path) -> None:
     config["compressor"]["density"] = 2
     with pytest.raises(ConfigError, match=r"^TopK.density must be in \(0, 1\], got 2$"):
         train(config)
-
-
-def test_a_mistake_of_a_method_is_the_reason_of_a_failed_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its folder says so: tables must not call the run one that still goes on."""
-
-    def encode(self: TopK, x: Tensor, step: Step) -> Sparse:
-        return Sparse(x[:1].double(), torch.zeros(1, dtype=torch.int32))
-
-    config = compose(*SMALL, "compressor=top_k", "kernels=reference", f"output={tmp_path}")
-    right = TopK.encode
-    monkeypatch.setattr(TopK, "encode", encode)
-    with pytest.raises(ConfigError, match=r"^TopK\.encode must return"):
-        train(config)
-    monkeypatch.setattr(TopK, "encode", right)
-    (path,) = tmp_path.glob("*/*/summary.json")
-    summary = json.loads(path.read_text())
-    assert summary["status"] == "failed" and summary["error"].startswith("TopK.encode must return")
-    assert (
-        train(config).summary["status"] == "finished"
-    )  # the same command trains it after the mistake is mended
 
 
 def test_the_notebook_runs(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import torch
 from command_line import command
 
 from compressors.build import build_reducer
-from compressors.clt_k import CLTK
 from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
@@ -162,41 +161,6 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
     expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
     rounds = 1 if method == "top_k" else 2 * 3  # a gather; a ring all-reduce of 4 workers
     assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: rounds}
-
-
-def costs_with_leader(workers: int, processes: int, rank: int) -> StepCosts:
-    """The costs after 12 steps of CLT-k: worker t mod n compresses for 0.2 s and broadcasts 100 bytes."""
-    communicator = Communicator(workers, rank=rank, world_size=processes)
-    layout, reducer = layout_of(1000), build_reducer(CLTK(density=0.1), 1000)
-    costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
-    for step in range(12):
-        clock, leader = communicator.clock, step % workers
-        clock.restart()
-        communicator.broadcast_from(leader, torch.zeros(25), "indices")
-        clock.leading_seconds = 0.2 * (leader in communicator.local_workers)
-        ledger.close_step()
-        costs.add(SimpleNamespace(compression_seconds=0.3, num_buckets=1), ledger)
-    return costs
-
-
-@pytest.mark.parametrize("processes", [1, 2, 4])
-def test_a_leader_counts_the_same_in_any_number_of_processes(
-    processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A step takes 0.3 s and 0.2 s of the leader, whose 100 bytes pass 2 links of a tree in sequence."""
-    monkeypatch.setattr("trainers.network_model.step_costs.seconds_of_none", lambda layout: 0.1)
-    monkeypatch.setattr("trainers.network_model.step_costs.round_seconds", lambda communicator: 0.0)
-    monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, **group: None)
-    rows: list[torch.Tensor] = []
-    monkeypatch.setattr(Communicator, "collect", lambda self, own: rows.append(own) or own)
-    everyones = [costs_with_leader(4, processes, rank) for rank in range(processes)]
-    for costs in everyones:
-        costs.summary()
-    joined = torch.cat(rows)
-    monkeypatch.setattr(Communicator, "collect", lambda self, own: joined)
-    expected = 8 * (1.5 * 4000 - 2 * 100) / (0.3 + 0.2 - 0.1)
-    assert [costs.summary()[NAME] for costs in everyones] == [pytest.approx(expected)] * processes
-    assert [costs.summary()[ROUNDS] for costs in everyones] == [2] * processes
 
 
 def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatch) -> None:

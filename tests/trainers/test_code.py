@@ -78,9 +78,7 @@ def test_a_finished_run_of_other_code_says_so(tmp_path: Path, capsys: pytest.Cap
     ("override", "reason"),
     [
         ("device=cuda", "device=cuda: torch finds no CUDA device"),
-        ("trainer.overlap=true", "trainer.overlap needs one worker per process"),
         ("+checkpoint.color=1", "checkpoint.color has no effect"),
-        ("checkpoint.every_steps=0", "checkpoint.every_steps must be"),
     ],
 )
 def test_settings_are_checked_where_a_run_exists(

@@ -1,13 +1,11 @@
 """The start of a run: from its own last valid checkpoint, from none, or from a given one."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from descriptions import replace_description
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
 from results.read.folders import read_runs
@@ -189,18 +187,6 @@ def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytes
     monkeypatch.undo()
     assert [p.name for p in RunFolder(config).checkpoints.iterdir()] == ["step-000000003"]
     assert_same(whole, train(config))
-
-
-def test_wall_time_is_that_of_all_sessions(tmp_path: Path) -> None:
-    config, folder = interrupted(tmp_path)
-    (path,) = (folder.checkpoints / "step-000000006").glob("*.json")
-    facts = json.loads(path.read_text().split("\n")[0])["facts"]
-    replace_description(path, facts=facts | {"seconds": 5000.0})
-    training.train(config)
-    assert 5000 < RunFolder(config).summary()["wall_seconds"] < 6000
-    longer = config_of(tmp_path, *SETTINGS, "trainer.steps=12", f"resume={folder.path}")
-    training.train(longer)  # another run
-    assert RunFolder(longer).summary()["wall_seconds"] < 5000
 
 
 def test_finished_runs_leave_no_checkpoints_unless_asked(tmp_path: Path) -> None:

@@ -145,21 +145,6 @@ def test_what_sends_nothing_or_everything() -> None:
     assert followed(named("none", {}).method())["told"] == [{}] * STEPS
 
 
-def test_zeros_need_not_be_sent() -> None:
-    """Random-k sends as many elements as there are non-zero ones, but others: the least error is 0."""
-    codec = named("random_k", {"shared_coordinates": True}).method(density=0.5)
-    probe, communicator = Probe(build_reducer(codec, 8), ON), Communicator(2)
-    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator, probe)
-    rows = torch.zeros(2, 8)
-    rows[:, :4] = 1.0
-    state = probe.init([segment(rows)])
-    reduced, _ = probe.reduce(inputs_of([segment(rows)]), state, Step(0, 0), communicator)
-    ledger.record(reduced)
-    ledger.close_step()
-    assert ledger.metrics()["compression/total_error"] > 0
-    assert probe.of_run(ledger) == {ERROR: 0.0}
-
-
 def ledger_of(total_error: float, sent: float, workers: int = 1) -> Ledger:
     ledger = Ledger(
         Layout({"a": nn.Parameter(torch.zeros(4))}, "layer"), Communicator(workers), NoCompression()

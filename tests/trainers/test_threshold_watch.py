@@ -30,14 +30,8 @@ EVERYTHING = (
         (["trainer.epochs=2", "compressor.threshold=100"], [NOTHING]),
         (["trainer.epochs=2", "compressor.threshold=0"], [EVERYTHING]),
         (["trainer.epochs=2", "compressor.threshold=0.01"], []),
-        (["trainer.steps=3", "compressor.threshold=100"], [NOTHING.replace("12", "3")]),
-        pytest.param(
-            ["trainer.epochs=2", "compressor.threshold=100", "processes=2"],
-            [NOTHING],
-            marks=pytest.mark.slow,
-        ),
     ],
-    ids=["nothing", "everything", "some", "less than an epoch", "two processes"],
+    ids=["nothing", "everything", "some"],
 )
 def test_a_threshold_that_sends_nothing_or_everything_is_said_once(
     words: list[str], warnings: list[str], tmp_path: Path

@@ -92,22 +92,6 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert evaluated.endswith("test accuracy 75.00%")
 
 
-@pytest.mark.parametrize("is_evaluated", [True, False])
-def test_the_last_step_has_one_line(is_evaluated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if its steps take longer than the time between two lines."""
-    monkeypatch.setattr("trainers.run.terminal.PLAIN_SECONDS", -1)
-    stream = io.StringIO()
-    terminal = Terminal(2, stream)
-    for step in (1, 2):
-        terminal.log(RECORD | {"step": step})
-    if is_evaluated:
-        terminal.log({"step": 2, "epoch": 1.0, "test/accuracy": 0.75})
-    terminal.finish({})
-    first, last = stream.getvalue().splitlines()
-    assert first.startswith("step 1") and last.startswith("step 2")
-    assert "loss 1.25" in last and ("test accuracy" in last) == is_evaluated
-
-
 def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a run resumed after step 100, with the speed between its records: 30 steps in 200 s."""
     clock = [0.0]
