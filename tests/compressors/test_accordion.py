@@ -22,8 +22,6 @@ from methods import FEEDBACKS, gathered, plan, segment
 from processes import run_in_processes
 
 from compressors.api import Step, inputs_of
-from compressors.build import build_reducer
-from compressors.feedback import ErrorFeedback
 from compressors.kernels.choice import chosen
 from trainers.comm.communicator import Communicator
 
@@ -118,23 +116,6 @@ def test_the_whole_model_has_one_choice() -> None:
     total = sum(SIZES.values())
     assert {tuple(sent) for sent in found["sent"]} == {("a",)}
     assert {sent["a"] for sent in found["sent"]} <= {int(LOW * total), int(HIGH * total)}
-
-
-def test_units_of_the_step_change_no_choice() -> None:
-    """With feedback.scale=step p contains the rate; norms are those of g, so a rising rate is no change."""
-    choices = []
-    for scale in ("gradient", "step"):
-        inner = build_reducer(settings(period=1, k_low=1.0, k_high=1.0), 4)
-        reducer, rows, communicator = ErrorFeedback(inner, scale=scale), torch.zeros(1, 4), Communicator(1)
-        state = reducer.init([segment(rows)])
-        for epoch, rate in enumerate((0.25, 1.0, 4.0)):
-            rows.copy_(torch.tensor([[8.0, 4.0, 2.0, 1.0]]))
-            context = Step(0, 0, rate, epoch)
-            _, state = reducer.reduce(inputs_of([segment(rows)]), state, context, communicator)
-            assert state.inner.gradient["a"].tolist() == [[8.0, 4.0, 2.0, 1.0]]
-        choices.append(state.inner.looks.state["a"])
-    assert torch.equal(*choices)
-    assert choices[0][2] == 85**0.5 and choices[0][3] == 0
 
 
 @pytest.mark.parametrize(

@@ -99,32 +99,11 @@ def test_draws_differ_between_segments_and_seeds() -> None:
     assert len(drawn) == 3
 
 
-def test_chain_takes_the_second_from_what_the_first_keeps() -> None:
-    """The largest half of a random block is sent, with indices inside the block."""
-    x = torch.randn(100, generator=torch.Generator().manual_seed(0))
-    chain = Chain(first=RandomBlock(density=0.2), second=TopK(density=0.5))
-    step = Step(0, 3)
-    block = RandomBlock(density=0.2).encode(x.clone(), step).positions(100)
-    rest = x.clone()
-    payload = chain.encode(rest, step)
-    sent = torch.zeros(100)
-    chain.add(payload, sent, step)
-    assert torch.equal(rest + sent, x)
-    best = block[x[block].abs().topk(10).indices]
-    assert set(chain.positions(payload, 100, step).tolist()) == set(best.tolist())
-    assert set(sent.nonzero().squeeze(1).tolist()) == set(best.tolist())
-    assert payload.indices.max() < 20
-
-
 CHAINS = {
     "block-top_k": Chain(first=RandomBlock(density=0.5), second=TopK(density=0.5)),
-    "own_block-top_k": Chain(
-        first=RandomBlock(density=0.5, shared_coordinates=False), second=TopK(density=0.5)
-    ),
     "own_random_k-threshold": Chain(
         first=RandomK(density=0.5, shared_coordinates=False), second=HardThreshold(threshold=0.5)
     ),
-    "threshold-top_k": Chain(first=HardThreshold(threshold=0.5), second=TopK(density=0.5)),
     "linear": Chain(first=RandomBlock(density=0.5), second=RandomK(density=0.5)),
     "threshold-qsgd": Chain(first=HardThreshold(threshold=0.5), second=QSGD(bits=2, bucket_size=16)),
     "random_k of random_k, then top_k": Chain(
@@ -132,9 +111,6 @@ CHAINS = {
     ),
     "top_k of random_k, then qsgd": Chain(
         first=Chain(first=RandomK(density=0.5), second=TopK(density=0.5)), second=QSGD(bucket_size=16)
-    ),
-    "top_k of random_k, then top_k": Chain(
-        first=Chain(first=RandomK(density=0.5), second=TopK(density=0.5)), second=TopK(density=0.5)
     ),
     "random_k-top_k-qsgd": Chain(
         first=RandomK(density=0.5), second=Chain(first=TopK(density=0.5), second=QSGD(norm="max"))
