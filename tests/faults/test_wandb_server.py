@@ -16,7 +16,7 @@ import pytest
 from command_line import ROOT, command
 from interrupting import Running, last_step, num_records
 from run_folders import write_run
-from wandb_server import Answer, StoredRun, WandbServer, wandb
+from wandb_server import Answer, WandbServer, wandb
 
 from results.read.folders import read_runs
 from results.report.charts import sections
@@ -202,37 +202,3 @@ def test_an_agent_runs_what_a_search_suggests(server: WandbServer, tmp_path: Pat
     above = math.log10(summary["comm/link_bytes_sent_total"] / 2e7)
     assert above > 0
     assert summary["sweep/objective"] == pytest.approx(summary["test/accuracy"]["last"] - above)
-
-
-def test_an_agent_goes_on_after_runs_that_hyperband_ends(
-    server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An agent ends if its first runs fail. Runs that hyperband ends do not count as failed."""
-    output, num_bad = tmp_path / "o", 2
-    monkeypatch.setenv("WANDB_AGENT_MAX_INITIAL_FAILURES", str(num_bad))
-    status, said = wandb(server, "sweep", "sweeps/wandb/search_small.yaml", home=tmp_path)
-    assert status == 0, said
-    ((name, sweep),) = server.sweeps.items()
-    own = [word for word in sweep["command"] if not str(word).startswith(("output=", "experiment="))]
-    sweep["command"] = [*own[:-1], "experiment=quick", f"output={output}", own[-1]]
-    bad = [{"budget.density": 0.01 * (i + 1), "trainer.steps": 100_000} for i in range(num_bad)]
-    server.jobs[name] = [*bad, {"budget.density": 0.1, "trainer.steps": 12}]
-
-    def ends_early(run: StoredRun) -> bool:
-        kept = [
-            path.parents[1]
-            for path in output.glob("*/*/wandb/run-id.txt")
-            if path.read_text() == f"{run.name}\n"
-        ]
-        records = [folder / "metrics.jsonl" for folder in kept if (folder / "metrics.jsonl").exists()]
-        return run.settings["trainer"]["steps"] > 12 and any(len(r.read_bytes()) > 5000 for r in records)
-
-    server.ends_early = ends_early
-    status, said = wandb(server, "agent", f"someone/total-error/{name}", home=tmp_path)
-    assert status == 0, said
-    *ended, last = server.runs.values()
-    assert len(ended) == num_bad and [run.exit_code for run in ended] == [1] * num_bad
-    for run in ended:
-        assert 0 < run.rows()[-1]["step"] < 100_000
-    assert last.exit_code == 0 and last.summary["test/accuracy"]["last"] > 0
-    assert server.unknown == []

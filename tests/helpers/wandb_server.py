@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count, product
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -98,7 +98,6 @@ class WandbServer:
         self.sweeps: dict[str, Fields] = {}  # by name: config
         self.jobs: dict[str, list[Fields]] = {}  # by sweep: settings of the runs that have not started
         self.agents: dict[str, str] = {}  # by agent: its sweep
-        self.ends_early: Callable[[StoredRun], bool] = lambda run: False  # whether hyperband stops the run
         self.requests: list[tuple[str, str]] = []  # method, and path or GraphQL operation
         self.connections: set[socket.socket] = set()
         self.unknown: list[str] = []  # queries that this server does not support
@@ -343,7 +342,7 @@ class WandbServer:
     def _on_UpsertSweep(self, variables: Fields) -> Fields:
         name = f"sweep{len(self.sweeps) + 1}"
         self.sweeps[name] = yaml.safe_load(variables["config"])
-        self.jobs[name] = list(_grid(self.sweeps[name]))
+        self.jobs[name] = []
         project = {"id": "project", "name": variables["projectName"], "entity": {"id": "e", "name": ENTITY}}
         made = {"name": name, "project": project}
         return {"upsertSweep": {"sweep": made, "configValidationWarnings": []}}
@@ -362,11 +361,10 @@ class WandbServer:
         return {"createAgent": {"agent": {"id": name}}}
 
     def _on_Heartbeat(self, variables: Fields) -> Fields:
-        """Commands for an agent: stop runs that end early; without runs, start the next run or exit."""
+        """Commands for an agent: without runs, start the next run or exit."""
         agent, sweep = variables["id"], self.agents[variables["id"]]
         running = [name for name, runs in json.loads(variables["runState"]).items() if runs]
-        bad = [name for name in running if name in self.runs and self.ends_early(self.runs[name])]
-        commands: list[Fields] = [{"type": "stop", "run_id": name} for name in bad]
+        commands: list[Fields] = []
         if not running:
             if self.jobs[sweep]:
                 settings = {key: {"value": value} for key, value in self.jobs[sweep].pop(0).items()}
@@ -421,14 +419,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
-
-
-def _grid(sweep: Fields) -> Iterator[Fields]:
-    """Settings of all runs of a grid. A search has none: the test sets its ``jobs``."""
-    if sweep["method"] == "grid":
-        names = list(sweep["parameters"])
-        for values in product(*(sweep["parameters"][name]["values"] for name in names)):
-            yield dict(zip(names, values, strict=True))
 
 
 def _operation(query: str) -> str:
