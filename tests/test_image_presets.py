@@ -31,7 +31,9 @@ def built(config: dict[str, Any]) -> Any:
     return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
-@pytest.mark.parametrize("preset", PAPER)
+@pytest.mark.parametrize(
+    "preset", [pytest.param(p, marks=[] if p == "resnet18_cifar10" else pytest.mark.slow) for p in PAPER]
+)
 def test_paper_presets_are_the_papers_at_full_size(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = resolved(f"experiment=paper/{preset}", "compressor=hard_threshold")
     stub(config["data"], monkeypatch)
@@ -93,7 +95,9 @@ def test_every_network_and_data_set_of_the_paper_has_its_preset() -> None:
     )
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "network", [pytest.param(n, marks=[] if n == "resnet18" else pytest.mark.slow) for n in NETWORKS]
+)
 def test_small_twins_differ_in_numbers_only(network: str) -> None:
     """They have the same parts with other settings; their average is never reset before the last epoch."""
     paper, small = (

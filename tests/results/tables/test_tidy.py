@@ -124,10 +124,6 @@ def test_a_setting_of_several_kinds_is_text(tmp_path: Path) -> None:
         (["OUTPUT", "--wide", "a.csv", "--to", "b"], "--to has no effect with --wide and --long"),
         (["OUTPUT", "--conventions", "--long", "a.csv"], "--long has no effect with --conventions"),
         (["OUTPUT", "--wide", "a.xlsx"], "a table's file must end in .csv or .parquet, got a.xlsx"),
-        (["/nowhere", "--wide", "a.csv"], "no folder /nowhere"),
-        (["EMPTY", "--wide", "a.csv"], "no finished run in EMPTY"),
-        (["OUTPUT", "--wide", "/nowhere/a.csv"], ""),
-        (["OUTPUT", "--long", "/nowhere/a.parquet"], ""),
     ],
 )
 def test_bad_input_is_one_line(
