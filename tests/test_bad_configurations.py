@@ -100,12 +100,7 @@ def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, 
         patch.setattr("trainers.run.training.run", train)
         patch.setattr(trainers.launch.processes, "launch", in_this_process)
         patch.setattr(sys, "argv", ["run.py", *own, *tracker, *words])
-        patch.setattr(run, "exit_statuses", [])
-        patch.setattr(run, "started_jobs", [])
-        try:
-            status = run.command_line()
-        except SystemExit as exit_of_parser:
-            status = exit_of_parser.code
+        status = run.command_line()
     said = capfd.readouterr().err
     assert status not in (0, None), words
     assert said.count("\n") == 1 and said.startswith("error: "), (words, said)

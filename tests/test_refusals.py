@@ -117,12 +117,12 @@ def test_refusals(
     defaults = [text for text in ("compressor=top_k", "tracker=none") if text.split("=")[0] not in keys]
     output = [f"output={tmp_path}"] if "output" not in keys else []
     monkeypatch.setattr(sys, "argv", ["run.py", *given, *defaults, *output, *typed])
-    monkeypatch.setattr(run, "exit_statuses", [])
-    run.main()
+    with pytest.raises(SystemExit) as refused:
+        run.main()
+    assert refused.value.code == 1
     printed = capfd.readouterr().err
     assert printed.startswith("error: ") and printed.count("\n") == 1, printed
     assert REFUSED[overrides] in printed
-    assert run.exit_statuses == [1]
     assert not list(tmp_path.glob("*/*/metrics.jsonl"))
 
 

@@ -230,7 +230,7 @@ with Commands() as commands:
 TRAINING = f"""
 import os, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from trainers.launch.commands import stop_with_starter
+from trainers.launch.stopping import stop_with_starter
 stop_with_starter()
 signal.signal(signal.{{awaited}}, lambda *_: (open({{file!r}}, "w").close(), os._exit(0)))
 os.kill(os.getppid(), signal.{{sent}})

@@ -96,7 +96,7 @@ def test_a_sweep_starts_its_first_job(path: Path, tmp_path: Path, monkeypatch: p
     fewer = [f"{key}=top_k,none" for key, values in params_of(path).items() if is_every_method(values)]
     monkeypatch.setattr(sys, "argv", ["run.py", *words, "seed=0", *fewer, f"output={tmp_path}"])
     with patch.dict(os.environ), pytest.raises(FirstJob):
-        run.run_hydra()
+        run.command_line()
 
 
 @pytest.mark.parametrize(

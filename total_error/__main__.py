@@ -14,16 +14,9 @@ def main() -> int:
             from results.__main__ import main as results
 
             return results(sys.argv[2:])
-        if sys.platform == "win32":
-            print(
-                "error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md",
-                file=sys.stderr,
-            )
-            return 1
-        from trainers.launch.stopping import end_with_torchrun, leave_when_interrupted
+        from trainers.launch.stopping import begin_command
 
-        leave_when_interrupted()
-        end_with_torchrun()
+        begin_command()
         from run import run_command
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

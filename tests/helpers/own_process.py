@@ -12,7 +12,5 @@ def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: s
     monkeypatch.setattr("trainers.run.training.run", lambda *_: {"compression/total_error": 0.0})
     monkeypatch.setattr("trainers.run.report.print_summary", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
-    monkeypatch.setattr(run, "exit_statuses", [])
-    monkeypatch.setattr(run, "started_jobs", [])
     capfd.readouterr()
     return run.command_line(), capfd.readouterr().err

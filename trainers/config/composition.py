@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import yaml
@@ -86,7 +87,13 @@ def keys_of(overrides: Sequence[str]) -> set[str]:
     return {override.split("=")[0].lstrip("+~") for override in overrides}
 
 
-def hydra_message(error: HydraException) -> str:
-    """Hydra's error message in one line."""
+def hydra_message(error: Exception) -> str:
+    """An error of Hydra, its plugins or joblib in one line."""
+    if isinstance(error, BrokenProcessPool):
+        return "a process of the launcher was killed; the same command runs the remaining jobs"
+    if str(error).startswith("No trials are completed"):  # Optuna
+        return "no job of the search has finished"
+    if not isinstance(error, HydraException):  # Hydra raises many types for malformed overrides and files
+        return one_line(error)
     messages = [one_line(e) for e in (error, error.__cause__) if e is not None and str(e)]
     return ": ".join(dict.fromkeys(text.split(" Config search path:")[0] for text in messages))

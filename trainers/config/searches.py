@@ -1,9 +1,12 @@
-"""Checks before a sweep: of the agent around it, and of a search such as Optuna's."""
+"""Checks of sweeps: of the agent around one, of a search such as Optuna's; the objective of a job."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from pathlib import Path
 from typing import Any
 
+from trainers.config.errors import ConfigError
+from trainers.files.files import read_summary
 from trainers.files.goals import objective_of
 
 _OF_HYDRA = "hydra._internal.core_plugins."  # the sweeper that runs all jobs of a grid
@@ -23,3 +26,16 @@ def check_search(sweeper: Mapping[str, Any], tracker: Mapping[str, Any]) -> None
     direction = sweeper.get("direction", "maximize")
     if getattr(direction, "name", direction) != "maximize":
         raise ValueError("hydra.sweeper.direction must be maximize, because a larger objective is better")
+
+
+def refuse_sweep(sweeper: Mapping[str, Any], typed: Set[str]) -> None:
+    """Raise ``ConfigError`` for a file of sweeps/ without ``-m``, unless ``typed`` has its settings."""
+    crossed = [key for key in sweeper.get("params") or {} if key.lstrip("+~") not in typed]
+    if crossed:
+        raise ConfigError(f"this is a sweep over {', '.join(crossed)}: put -m first, or type one value each")
+
+
+def reached(tracker: Mapping[str, Any], folder: Path) -> float | None:
+    """The objective of a finished run, if the settings of its tracker name one."""
+    objective = objective_of(tracker)
+    return None if objective is None else objective.value(read_summary(folder))

@@ -1,16 +1,14 @@
 """Commands that start trainings: signals reach the trainings, which also end if the command is killed."""
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
-_STARTER = "TOTAL_ERROR_STARTER"  # environment variable: process id of the command that starts a training
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
+from trainers.launch.stopping import STARTER
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -35,7 +33,7 @@ class Commands:
         """
         if self.signals:
             raise KeyboardInterrupt
-        starter = {_STARTER: str(os.getpid())}
+        starter = {STARTER: str(os.getpid())}
         with subprocess.Popen(words, env=environment | starter, text=True, **options) as process:
             self._running.append(process)
             for number in self.signals:  # those that came before the process was known
@@ -67,16 +65,3 @@ class Commands:
         self.signals.append(number)
         for process in self._running:
             process.send_signal(number)
-
-
-def stop_with_starter() -> None:
-    """If ``Commands`` has started this process, send it SIGTERM as soon as that command has ended.
-
-    Only on Linux; elsewhere the process outlives a killed command.
-    """
-    starter = os.environ.pop(_STARTER, None)  # commands that this one starts have another parent
-    if starter is None or sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(starter):  # it ended before
-        sys.exit(128 + signal.SIGTERM)

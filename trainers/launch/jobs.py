@@ -118,6 +118,22 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def perform_alone(work: Work, refusal: type[Exception]) -> int:
+    """Do the work of the only job; print why it was refused, stopped or failed; return the exit status."""
+    try:
+        work()
+    except refusal as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    except StoppedError as stop:
+        stop.print_message()
+        return 128 + stop.signal
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     """Do a job's work, which returns its status and folder; report and return how the job ended.
 

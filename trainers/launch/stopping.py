@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+STARTER = "TOTAL_ERROR_STARTER"  # environment variable: process id of the command that starts a training
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _POLL_SECONDS = 0.2
 SAME_SECONDS = 2.0  # within this time, a repeated signal is the launcher's copy of the terminal's signal
@@ -26,6 +27,15 @@ class StoppedError(Exception):
         """Print the message; under torchrun only the first process does."""
         if os.environ.get("RANK", "0") == "0":
             print(self, file=sys.stderr, flush=True)
+
+
+def begin_command() -> None:
+    """Signal handlers and parents of a command that trains, set before its slow imports."""
+    if sys.platform == "win32":
+        sys.exit("error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md")
+    leave_when_interrupted()
+    end_with_torchrun()
+    stop_with_starter()
 
 
 def leave_when_interrupted() -> None:
@@ -45,6 +55,18 @@ def _leave(*_: object) -> None:
         with suppress(OSError):
             os.write(2, b"interrupted\n")
     os._exit(128 + signal.SIGINT)
+
+
+@contextmanager
+def handlers_restored() -> Iterator[None]:
+    """Context manager: handlers that a sweep replaces come back; a finished run goes on ignoring signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler or signal.SIG_DFL)
 
 
 class StopRequest:
@@ -90,6 +112,21 @@ def end_with_torchrun() -> None:
     with suppress(OSError):  # not Linux
         if os.getppid() == 1 and b"python" not in Path("/proc/1/cmdline").read_bytes():
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_with_starter() -> None:
+    """If ``Commands`` has started this process, send it SIGTERM as soon as that command has ended.
+
+    Only on Linux; elsewhere the process outlives a killed command.
+    """
+    starter = os.environ.pop(STARTER, None)  # commands that this one starts have another parent
+    if starter is None or sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(starter):  # it ended before
+        sys.exit(128 + signal.SIGTERM)
 
 
 def end_with_parent() -> None:
