@@ -121,7 +121,9 @@ def test_a_run_ignores_the_stop_of_a_sweep_that_another_process_started(tmp_path
     assert result.returncode == 1 and "nosuch" in result.stderr and "interrupted" not in result.stderr
 
 
-@pytest.mark.parametrize("launcher", [[], JOBLIB], ids=["one_by_one", "joblib"])
+@pytest.mark.parametrize(
+    "launcher", [[], pytest.param(JOBLIB, marks=pytest.mark.slow)], ids=["one_by_one", "joblib"]
+)
 def test_a_job_does_not_outlive_its_sweep(tmp_path: Path, launcher: list[str]) -> None:
     process = Background(*JOBS, *ENDLESS, "seed=0,1,2", f"output={tmp_path}", *launcher)
     wait_for_job(process, tmp_path, seed=0)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, shared_warm_python
+from command_line import ROOT
 
 FULL = Path("/dev/full")
 SCRIPT = """
@@ -59,27 +59,3 @@ def test_no_reader_at_all() -> None:
 def test_closed_from_the_start(closed: str) -> None:
     words = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, SCRIPT]
     assert subprocess.run(words, cwd=ROOT, check=False).returncode == 0
-
-
-SPAWNING = """
-from multiprocessing import get_context
-from trainers.launch.streams import keep_streams
-if __name__ == "__main__":
-    keep_streams()
-    print("no request of a process", flush=True)
-    child = get_context("spawn").Process(target=print, args=["of another one"])
-    child.start()
-    child.join()
-    raise SystemExit(child.exitcode)
-"""
-
-
-def test_a_warm_python_with_a_closed_output_starts_processes(tmp_path: Path) -> None:
-    """The socket for requests must not get the file descriptor of a closed stream."""
-    script, errors = tmp_path / "spawning.py", tmp_path / "errors"
-    script.write_text(SPAWNING)
-    errors.touch()
-    warm = shared_warm_python()
-    environment = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
-    process = warm.start([str(script)], environment, stdout=None, stderr=str(errors))
-    assert (warm.wait(process), errors.read_text()) == (0, "")
