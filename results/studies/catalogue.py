@@ -49,7 +49,7 @@ def _work(study: Study, options: argparse.Namespace) -> None:
 
 
 def load(name: str) -> Study:
-    if name not in OWN_CODE:
+    if (ROOT / PAGES / name / "study.yaml").is_file():
         return of_folder(ROOT / PAGES / name)
     return importlib.import_module(f".{name}", __package__).STUDY
 

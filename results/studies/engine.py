@@ -2,9 +2,11 @@
 
 study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
-``comparisons``, pairs of methods; ``figures``, curves over epochs. A template's paragraphs are wrapped.
+``comparisons``, pairs of methods; ``figures``, curves over epochs. With ``code: true``, results/studies/NAME
+has ``names`` of the template and other ``figures``. A template's paragraphs are wrapped.
 """
 
+import importlib
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,37 +37,45 @@ Methods = dict[str, Seeds]  # by label
 def of_folder(folder: Path) -> Study:
     """The study that ``folder`` describes."""
     told = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
+    own = importlib.import_module(f".{folder.name}", __package__) if told.get("code") else None
     return Study(
         name=folder.name,
         question=told["question"],
-        page=partial(page, folder, told),
-        figures=partial(figures, folder.name, told) if "figures" in told else None,
+        page=partial(page, folder, told, own.names if own else lambda *_: {}),
+        figures=own.figures if own else partial(figures, folder.name, told) if "figures" in told else None,
         needs=tuple(told.get("needs", [LINK_BYTES])),
         option=Option(**told["option"]) if "option" in told else None,
     )
 
 
-def page(folder: Path, told: Mapping[str, Any], runs: Sequence[Run], further: Sequence[Run] = ()) -> str:
-    """The page of ``runs``; ``further`` are those of the study's option.
+def page(
+    folder: Path,
+    told: Mapping[str, Any],
+    names: Callable[..., dict[str, Any]],
+    runs: Sequence[Run],
+    further: Sequence[Run] = (),
+) -> str:
+    """The page of ``runs``; ``further`` are those of the option, ``names`` makes names for the template.
 
     Raises ``ValueError`` for runs that are not of the study.
     """
     import jinja2
 
-    require_several_workers(runs)
+    if "code" not in told:
+        require_several_workers(runs)
     methods = methods_of(folder.name, told, runs)
     measures = measures_of(told)
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"md": in_markdown, "code": code, "cell": _cell}
     template = environment.from_string((folder / "page.md.j2").read_text(encoding="utf-8"))
     text = template.render(
-        _functions(measures),
+        _functions(measures) | names(runs, further),
         runs=runs,
         methods=methods,
         further=methods_of(folder.name, told, further) if further else {},
-        groups=groups(runs),
+        groups=partial(groups, runs),
         measures=measures,
-        looks=looks(told.get("comparisons", ()), methods, next(iter(measures.values()))),
+        looks=looks(told.get("comparisons", ()), methods, next(iter(measures.values()), None)),
         study=told,
         NOT_SHOWN=NOT_SHOWN,
         WITHOUT_INTERVAL=WITHOUT_INTERVAL,
@@ -122,7 +132,7 @@ def measures_of(told: Mapping[str, Any]) -> dict[str, Measure]:
         name: Measure(
             words["metric"], words["label"], _of(words["metric"]), words.get("factor", 1), words.get("digits")
         )
-        for name, words in told["measures"].items()
+        for name, words in told.get("measures", {}).items()
     }
 
 

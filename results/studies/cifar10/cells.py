@@ -1,12 +1,9 @@
 """Measures of the page on CIFAR-10, and the texts of its cells."""
 
-from collections.abc import Callable, Mapping, Sequence
-
-from results.command import paragraph
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import Difference, counted, mean_and_interval
 from results.studies.cifar10.density import in_epoch
-from results.studies.kit import Seeds, paired, table
+from results.studies.kit import Seeds, paired
 
 NOT_RUN = "no finished run"  # not run yet, or failed
 
@@ -50,25 +47,3 @@ def shown(difference: Difference | None, measure: Measure = ACCURACY) -> str:
 
 def cost(measure: Measure, own: Seeds) -> str:
     return measure.spread(list(own.values()))
-
-
-def rows_of(
-    labels: Sequence[str],
-    methods: Mapping[str, Seeds],
-    head: Sequence[str],
-    cells: Callable[[str, Seeds], list[str]],
-) -> str:
-    """A table with a row per label: method, seeds and ``cells``, or ``NOT_RUN`` for a label without runs.
-
-    A sentence if no label has runs.
-    """
-    if not methods:
-        return paragraph(f"{NOT_RUN.capitalize()} of {'; '.join(labels)}.")
-    rows = []
-    for label in labels:
-        own = methods.get(label)
-        if own is None:
-            rows.append([label, "-", NOT_RUN, *["-"] * (len(head) - 3)])
-        else:
-            rows.append([label, ", ".join(map(str, own)), *cells(label, own)])
-    return table(head, rows)

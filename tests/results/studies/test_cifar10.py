@@ -11,14 +11,15 @@ from results.compare.measures import LINK_BYTES
 from results.figures.panels import NothingToDraw
 from results.header import parse
 from results.read.folders import read_runs
+from results.studies.catalogue import load
 from results.studies.cifar10.cells import NOT_RUN
 from results.studies.cifar10.density import in_epoch
 from results.studies.cifar10.figures import FIGURES, figures
-from results.studies.cifar10.page import page
 from results.studies.cifar10.places import SECTIONS, by_section, label_of, missing, section_of
 from trainers.files import files as run_files
 
 main = command_of_results("study", "cifar10")
+page = load("cifar10").page
 EF21 = {"_target_": "compressors.feedback.EF21", "_partial_": True}
 COSINE = {"_target_": "trainers.schedules.schedules.Cosine", "peak": 10, "warmup_epochs": 1}
 STEPS = {"_target_": "trainers.schedules.schedules.WarmupStep", "peak": 10, "milestones": [3, 4.5]}
