@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import GradBucket
 from torch.distributed.algorithms.join import Join
@@ -114,29 +113,6 @@ def gradient_that_is_not_finite(process: int, processes: int) -> tuple[str, torc
     ddp_model.zero_grad()
     loss_of(ddp_model, batch(1, process)).backward()
     return raised, torch.cat([p.grad.flatten() for p in model.parameters()])
-
-
-def bytes_of(process: int, processes: int, *methods: str) -> dict[str, float]:
-    """Bytes that each method has handed over after two steps in the hook."""
-    found = {}
-    for method in methods:
-        ddp_model = DistributedDataParallel(network())
-        state = compress(ddp_model, method)
-        for step in range(2):
-            loss_of(ddp_model, batch(step, process)).backward()
-        found[method] = state.metrics()["comm/bytes_sent_total"]
-    return found
-
-
-def gradients_of_groups(process: int, processes: int) -> float:
-    """A gradient that is the mean of the ranks of this process's half of the processes."""
-    halves = [dist.new_group(list(range(2))), dist.new_group(list(range(2, 4)))]
-    model = nn.Linear(4, 1, bias=False)
-    ddp_model = DistributedDataParallel(model, process_group=halves[process // 2])
-    compress(ddp_model, "none")
-    ddp_model(torch.full((1, 4), float(process))).sum().backward()
-    assert model.weight.grad is not None
-    return model.weight.grad[0, 0].item()
 
 
 class SkipsLayers(nn.Module):

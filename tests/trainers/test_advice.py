@@ -96,6 +96,7 @@ def test_parameters_of_several_dtypes_have_their_own_bytes() -> None:
         assert found["top_k"].gathered_bytes == 8 + 8 + 64 * (2 + 4)  # one entry of each vector
 
 
+@pytest.mark.slow
 def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> None:
     """The script has no guard of its main module, and its environment is that of a process of torchrun."""
     script = tmp_path / "script.py"

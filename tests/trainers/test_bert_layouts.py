@@ -7,6 +7,8 @@ import torch
 from bert_training import STEPS, WORKERS, train_both
 from processes import run_in_processes
 
+pytestmark = pytest.mark.slow  # test_layouts.py has the fast tests of layouts
+
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict:
@@ -16,7 +18,7 @@ def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [2, 4])
 def test_processes_do_not_change_the_result(one_process: dict, processes: int, tmp_path: Path) -> None:
     for found in run_in_processes(train_both, processes, str(tmp_path)):
         for kind, expected in one_process.items():

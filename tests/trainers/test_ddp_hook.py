@@ -8,10 +8,8 @@ import torch
 from own_script import (
     STEPS,
     by_hand,
-    bytes_of,
     failing_hook,
     gradient_that_is_not_finite,
-    gradients_of_groups,
     head_never_used,
     head_without_use,
     sparse_gradient,
@@ -54,18 +52,6 @@ def test_a_gradient_that_is_not_finite_ends_the_backward_pass_on_all_workers() -
     (one, first), (other, second) = run_in_processes(gradient_that_is_not_finite, 2)
     assert one == other == "FloatingPointError('a gradient is not finite in step 1')"
     assert torch.equal(first, second) and first.isfinite().all()
-
-
-def test_every_quantiser_reduces_in_the_hook() -> None:
-    """Their kinds of bytes are not among those that every communicator counts."""
-    methods = ("qsgd", "ef_sign", "one_bit", "terngrad", "natural", "signsgd", "adacomp")
-    for totals in run_in_processes(bytes_of, 2, *methods):
-        assert all(totals[method] > 0 for method in methods)
-
-
-def test_workers_are_those_of_the_models_process_group() -> None:
-    found = run_in_processes(gradients_of_groups, 4)
-    assert found == [0.5, 0.5, 2.5, 2.5], "means over processes 0 and 1, and over 2 and 3"
 
 
 def test_parameters_without_a_gradient_are_found_beside_the_compression() -> None:

@@ -129,10 +129,3 @@ def test_model_is_in_evaluation_mode_and_builds_no_graph() -> None:
     model, plain = problem()
     evaluate(model, Watched(train=plain.train, test=plain.test, num_classes=5), Communicator(1), 20)
     assert seen == [(False, False)] * 3
-
-
-def test_evaluation_is_not_charged() -> None:
-    model, dataset = problem()
-    communicator = Communicator(2)
-    evaluate(model, dataset, communicator, 7)
-    assert communicator.take_charges().sum() == 0

@@ -7,6 +7,8 @@ import torch
 from processes import run_in_processes
 from recommending import train_neumf
 
+pytestmark = pytest.mark.slow  # test_layouts.py has the fast tests of layouts
+
 
 @pytest.fixture(scope="module")
 def one_process() -> dict[str, Any]:
@@ -16,7 +18,7 @@ def one_process() -> dict[str, Any]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [2, 4])
 def test_processes_do_not_change_the_result(one_process: dict[str, Any], processes: int) -> None:
     others = run_in_processes(train_neumf, processes)[0]
     for compressor, one in one_process.items():
