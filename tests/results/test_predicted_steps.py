@@ -101,8 +101,6 @@ def test_settings_of_a_method_have_a_row_each(tmp_path: Path, capsys: pytest.Cap
     [
         ({"trainer": {"batch_size": 64}}, "trainer.batch_size, got 64 and 32"),
         ({"model": {"hidden": [9]}}, "model.hidden, got [9] and [256, 128]"),
-        ({"data": {"alpha": 0.1, "partition": "dirichlet"}}, "data.alpha, got 0.1 and unset"),
-        ({"threads": 2}, "threads, got 2 and 1"),
     ],
 )
 def test_compute_of_different_runs_is_refused(
@@ -187,14 +185,6 @@ def test_a_model_is_measured_by_a_process_of_its_own(
         ([], "breakeven needs --model, or folders with runs"),
         (["seed=1"], "breakeven needs --model, or folders with runs"),
         (["x", "seed=1"], "seed=1 has no effect on runs"),
-        (["x", "--density", "0.1"], "--density has no effect on runs"),
-        (["x", "--model", "mlp", "--workers", "2"], "--model takes overrides, as KEY=VALUE, got x"),
-        (["--model", "mlp"], "--model needs --workers"),
-        (["--model", "mlp", "--workers", "1"], "--workers must be at least 2, got 1"),
-        (["x", "--overlap", "2"], "--overlap must be in [0, 1], got 2.0"),
-        (["x", "--latency-us", "-1"], "--latency-us must be a finite number >= 0, got -1.0"),
-        (["x", "--compute-ms", "nan"], "--compute-ms must be a finite number >= 0, got nan"),
-        (["nowhere"], "no folder nowhere"),
     ],
 )
 def test_refusals_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
