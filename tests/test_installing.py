@@ -167,19 +167,6 @@ def strangers_folder(place: Path) -> Path:
     return place
 
 
-@pytest.mark.slow
-def test_a_checkout_in_a_folder_with_the_same_names(tmp_path: Path) -> None:
-    """As after an editable install: Python finds total_error, but not the other folders of the checkout."""
-    site, own = tmp_path / "site", strangers_folder(tmp_path / "own")
-    site.mkdir()
-    (site / "total_error").symlink_to(ROOT / "total_error")
-    words = [sys.executable, "-c", SHADOWED]
-    clean = {**os.environ, "PYTHONPATH": str(site)}
-    done = subprocess.run(words, cwd=own, env=clean, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == ["total_error._lab.compressors.top_k", "[]", "a user"]
-
-
 def test_in_the_checkout_the_names_are_its_own() -> None:
     from compressors.api import Codec
     from total_error import api

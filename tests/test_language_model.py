@@ -93,11 +93,3 @@ def test_paper_preset(tmp_path: Path) -> None:
 def test_batch_larger_than_a_stream(root: str) -> None:
     with pytest.raises(ValueError, match=r"trainer.batch_size must be at most the 119 tokens of a worker's"):
         trainer(root, "trainer.batch_size=120")
-
-
-def test_other_models_are_refused() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"mlp cannot be trained on the data of python_docs; data must be one of ",
-    ):
-        build_training(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))

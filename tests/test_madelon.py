@@ -3,11 +3,9 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from configs import resolved
-from scipy.special import expit
 
 from results.compare.paper import PROBLEMS
 from trainers.comm.communicator import Communicator
@@ -61,23 +59,3 @@ def test_star_converges_as_far_as_promised(compressor: str) -> None:
         settled = errors[len(errors) // 4 :]
         assert sum(settled) / len(settled) == pytest.approx(500 * 1e-7**2 / 3, rel=0.1)
         assert max(errors) <= 500 * 1e-7**2
-
-
-def test_gd_without_compression_is_gradient_descent() -> None:
-    """The relative difference after 1000 steps with 20 workers is at most 1e-12."""
-    typed = [
-        "experiment=convex/madelon_gd_star_20",
-        "model.shift=false",
-        "compressor=none",
-        "trainer.steps=1000",
-    ]
-    config = resolved(*typed, f"data.root={ROOT}")
-    trainer = build_training(config, Communicator(20), torch.device("cpu"))
-    model, dataset = trainer.model, trainer.dataset
-    rows = -dataset.labels.numpy()[:, None] * dataset.features.toarray()
-    x = model.weight.detach().numpy().copy()
-    for _ in range(1000):
-        x -= model.step_size * (rows.T @ (expit(rows @ x) / len(rows)) + model.l2 * x)
-    run(trainer, Records())
-    reached = model.weight.detach().numpy()
-    assert np.linalg.norm(reached - x) <= 1e-12 * np.linalg.norm(x)

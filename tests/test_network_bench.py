@@ -10,14 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
 from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
 from run_folders import write_run
-
-from compressors.none import NoCompression
-from trainers.comm.communicator import Communicator
-from trainers.step.layout import Layout
-from trainers.step.ledger import Ledger
 
 COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", "1", "--rates", "1gbit"]
 
@@ -70,22 +64,6 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     assert "| top_k | 100,000 | 300,000 | 306,000 | +0.00 % |" in [
         line.replace("-0.00", "+0.00") for line in lines
     ]
-
-
-def test_control_is_as_wide_as_the_ledgers(
-    bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    communicator, shapes = Communicator(2, rank=0, world_size=2), []
-
-    def collect(rows: torch.Tensor) -> torch.Tensor:
-        shapes.append(tuple(rows.shape))
-        return rows.repeat(2, 1)
-
-    monkeypatch.setattr(communicator, "collect", collect)
-    bench["network_host"].control_of(communicator)()
-    layout = Layout(dict(torch.nn.Linear(4, 3).named_parameters()), "layer")
-    Ledger(layout, communicator, NoCompression()).metrics()
-    assert len(shapes) == 3 and shapes[0] == (1, 1) and shapes[1] == shapes[2]
 
 
 def test_ddp_is_split_by_what_it_takes_alone(bench: dict[str, ModuleType]) -> None:
@@ -187,21 +165,6 @@ def test_a_small_bench(tmp_path: Path) -> None:
     }
     assert left.keys() == {"none", "none, overlap", "top_k", "top_k, overlap"}
     assert all(abs(percent) <= 2 for percent in left.values()), left
-
-
-@needs_root
-@pytest.mark.slow
-def test_exchanges_over_a_throttled_link() -> None:
-    """No collective is faster than the link, and this project's exchange is not the slowest."""
-    before = namespaces()
-    command = [sys.executable, "benchmarks/exchanges.py", "--rates", "200mbit", "--entries", "500000"]
-    options = {"cwd": ROOT, "env": ENVIRONMENT, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run([*command, "--rounds", "3"], **options)
-    assert done.returncode == 0 and namespaces() == before, done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[4:]]
-    over_link = {row[1]: float(row[4]) for row in rows}
-    assert len(over_link) == 4 and min(over_link.values()) > 0.9
-    assert over_link["the communicator's"] < over_link["all_to_all_single"]
 
 
 @needs_root

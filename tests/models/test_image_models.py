@@ -27,12 +27,13 @@ COUNTS = {  # 10 classes of 3x32x32, 100 classes of 3x32x32, 1000 classes of 3x2
     senet18: (11_389_726, 11_436_256, None),
     senet18_preactivation: (11_260_354, 11_306_524, 11_775_904),
 }
-DEEPER = (resnet34, resnet110, vgg16, vgg19)  # slow: shallower networks have the same blocks
+# Slow: shallower networks have the same blocks, or test_released_networks.py computes them
+COVERED = (resnet34, resnet50, resnet110, vgg16, vgg19, googlenet, googlenet_cifar100, senet18)
 ONE_FORM = (resnet20, resnet110, googlenet_cifar100, senet18)
 ALL = pytest.mark.parametrize("factory", COUNTS, ids=lambda factory: factory.__name__)
-DEEPER_ARE_SLOW = pytest.mark.parametrize(
+COVERED_ARE_SLOW = pytest.mark.parametrize(
     "factory",
-    [pytest.param(f, marks=[pytest.mark.slow] * (f in DEEPER)) for f in COUNTS],
+    [pytest.param(f, marks=[pytest.mark.slow] * (f in COVERED)) for f in COUNTS],
     ids=lambda factory: factory.__name__,
 )
 WITH_VARIANT = pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_counts_of_parameters(factory: Factory) -> None:
         assert get_model_weights(name).DEFAULT.meta["num_params"] == thousand
 
 
-@DEEPER_ARE_SLOW
+@COVERED_ARE_SLOW
 @pytest.mark.parametrize(
     "shape",
     [(1, 8, 8), *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((1, 28, 28), (3, 32, 32)))],

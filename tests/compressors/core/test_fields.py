@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 import torch
 from methods import segment
-from signs import ScaledSign, SignAbove, Signs, packed, unpacked
+from signs import ScaledSign, SignAbove, Signs
 from torch import Tensor
 
 from compressors.api import Codec, Step, Traits, inputs_of
@@ -59,14 +59,6 @@ def codec_of(payload: Any) -> Any:
 def test_what_is_not_declared_is_refused_when_the_reducer_is_built(payload: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         build_reducer(codec_of(payload), D)
-
-
-@pytest.mark.parametrize("traits", [Traits(), Traits(linear=True)], ids=["gathered", "reduced"])
-def test_a_codec_without_a_payload_is_refused(traits: Traits) -> None:
-    bare = type("Bare", (Codec,), {"traits": traits})
-    message = r"Bare\.payload must be the class that encode returns, got None"
-    with pytest.raises(ValueError, match=message):
-        build_reducer(bare(), D)
 
 
 def test_another_payload_than_the_declared_one_is_refused_before_bytes_move() -> None:
@@ -161,13 +153,6 @@ def test_a_sign_of_every_element_is_a_density_of_1_and_a_bit_each(scope: str) ->
 
 
 MEANINGLESS = ("entropy_bound_bytes", "entropy_bound_bytes_total", "paper_bits_total")
-
-
-def test_packed_signs_come_back() -> None:
-    for size in (1, 7, 8, 9, 33):
-        x = torch.randn(size)
-        assert torch.equal(unpacked(packed(x), size), x.sign())
-        assert len(packed(x)) == -(-size // 8)
 
 
 @pytest.mark.parametrize("method", [TopK(density=0.5), SignAbove(threshold=0.1)], ids=["values", "signs"])
