@@ -24,7 +24,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from trainers.config import composition, guard, words, yaml_loader
+from trainers.config import composition, guard, words
 from trainers.config.errors import ConfigError, one_line
 
 guard.install()
@@ -104,8 +104,6 @@ def command_line() -> int:
             if not was_stopped():
                 status = 1
                 print(f"error: {composition.hydra_message(error)}", file=sys.stderr)
-        finally:
-            yaml_loader.end()
     if interrupted or was_stopped():
         status, interrupted = 130, True
         print("interrupted", file=sys.stderr)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from command_line import command
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.types import RunMode
 from own_process import say
 
-from trainers.config import guard, words
+from trainers.config import words
 
 
 def test_options_may_follow_overrides() -> None:
@@ -81,13 +82,15 @@ def test_a_run_composes_its_config_once(
 ) -> None:
     """Without the guard, Hydra composes it twice, the first time only to read the mode."""
     modes = []
-    load = guard.GuardedLoader.load_configuration
+    load = ConfigLoaderImpl.load_configuration
 
-    def load_and_count(self: guard.GuardedLoader, **named: object) -> object:
-        modes.append(named["run_mode"])
-        return load(self, **named)
+    def load_and_count(
+        self: ConfigLoaderImpl, name: str, words: list[str], mode: RunMode, *rest: bool
+    ) -> object:
+        modes.append(mode)
+        return load(self, name, words, mode, *rest)
 
-    monkeypatch.setattr(guard.GuardedLoader, "load_configuration", load_and_count)
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", load_and_count)
     assert say(monkeypatch, capfd, "model=mlp", "tracker=none", f"output={tmp_path}") == (0, "")
     assert modes == [RunMode.RUN]
 

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,7 +22,7 @@ from hydra.types import RunMode
 from sweep_files import SWEEPS, is_every_method, jobs_of, name_of, params_of
 
 import run
-from trainers.config import guard, yaml_loader
+from trainers.config import guard
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.files.plain import Config
 
@@ -62,13 +62,12 @@ def test_all_settings_of_a_sweep_fit_each_other(path: Path) -> None:
 
 
 @pytest.fixture
-def load() -> Iterator[Callable[[Sequence[str]], object]]:
+def load() -> Callable[[Sequence[str]], object]:
     """Compose the words of a whole sweep, as Hydra does before the jobs."""
     guard.install()
     setup_globals()
     loader = guard.GuardedLoader(create_config_search_path(str(guard.CONF)))
-    yield lambda words: loader.load_configuration("config", list(words), RunMode.MULTIRUN, from_shell=False)
-    yaml_loader.end()
+    return lambda words: loader.load_configuration("config", list(words), RunMode.MULTIRUN, from_shell=False)
 
 
 class FirstJob(BaseException):

@@ -206,11 +206,6 @@ TEXTS_OR_NULL = listed("""
 SECTIONS = listed("model data compressor feedback optimizer schedule trainer tracker checkpoint wire")
 
 
-def nested(depth: int) -> list:
-    """A list nested ``depth`` times."""
-    return [] if depth == 0 else [nested(depth - 1)]
-
-
 words = st.text(
     st.characters(categories=("L", "N", "S"), exclude_characters="$\\{}'\""), min_size=1, max_size=30
 )
@@ -219,7 +214,6 @@ not_numbers = st.one_of(
     st.just("x" * 5000),
     st.booleans(),
     st.lists(st.integers(0, 9), max_size=3),
-    st.builds(nested, st.integers(2, 300)),
     st.dictionaries(st.sampled_from("abc"), st.integers(), max_size=2),
     st.sampled_from([float("nan"), float("inf"), -float("inf")]),
 )

@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from trainers.config import guard, sweep_jobs, words, yaml_loader
+from trainers.config import guard, sweep_jobs, words
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.files.plain import Config
@@ -29,8 +29,7 @@ def compose(overrides: Sequence[str]) -> Config:
 def compose_with_references(overrides: Sequence[str]) -> tuple[Config, Config]:
     """``compose``, and the same config with its references, such as ``${budget.density}``.
 
-    Hydra's global state is restored afterwards. The limits on config files (``guard``) stay installed in this
-    process.
+    Hydra's global state is restored afterwards. ``guard`` stays installed in this process.
     """
     guard.install()
     setup_globals()  # Hydra's resolvers
@@ -52,8 +51,8 @@ def compose_with_references(overrides: Sequence[str]) -> tuple[Config, Config]:
                 return resolve(config, typed), references
         except HydraException as error:
             raise ConfigError(hydra_message(error)) from error
-        finally:
-            yaml_loader.end()
+        except yaml.YAMLError as error:
+            raise ConfigError(one_line(error)) from error
 
 
 def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False) -> Config:
@@ -61,7 +60,6 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
     with refusing():
         try:
             resolved: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-            yaml_loader.end()
         except RecursionError:
             raise ConfigError("a config must not refer to itself") from None
         except MissingMandatoryValue as error:

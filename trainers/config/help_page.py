@@ -20,7 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from trainers.config.yaml_loader import bounded_loader
+from trainers.config.installed import FOR_AGENTS
 
 Key = tuple[str, ...]  # path of a setting
 _REFERENCE = re.compile(r"\$\{([a-z_.]+)\}")
@@ -39,7 +39,9 @@ def app_help(self: Any, config_name: str | None, args_parser: ArgumentParser, ar
     HydraConfig.instance().set_config(config)
     width = shutil.get_terminal_size((_FALLBACK_WIDTH, 24)).columns
     sources = [source.path for source in config.hydra.runtime.config_sources if source.schema == "file"]
-    explained = explanations(self.config_loader.composed, [Path(path) for path in sources])
+    listed = self.config_loader.compute_defaults_list(config_name, args.overrides, RunMode.RUN).defaults
+    files = [(default.config_path, default.package or "") for default in listed]
+    explained = explanations(files, [Path(path) for path in sources])
     template = string.Template(config.hydra.help.template)  # the next line removes it
     settings: Any = OmegaConf.to_container(self.get_sanitized_cfg(config, "job"), resolve=args.resolve)
     page = settings_page(settings, explained, width)
@@ -75,7 +77,7 @@ def comments(text: str, name: str = "") -> dict[Key, str]:
     explains the whole file, whose key is empty.
     """
     lines = text.splitlines()
-    places = list(_places(yaml.compose(text, Loader=bounded_loader())))
+    places = list(_places(yaml.compose(text, Loader=yaml.SafeLoader)))
     top = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     whole = (name,) if any(key == (name,) for key, _, _ in places) else ()
     found: dict[Key, str] = {whole: lines[0].removeprefix("#").strip()} if top else {}
@@ -138,5 +140,7 @@ def _lines(settings: Mapping[str, Any], before: Key = ()) -> Iterator[tuple[Key,
 
 
 def _groups(hydras: Any, width: int) -> Iterator[str]:
-    for line in hydras.format_config_groups(lambda name: name.split("/")[0] != "hydra").splitlines():
+    for line in hydras.format_config_groups(
+        lambda name: name.split("/")[0] != "hydra" and name != FOR_AGENTS
+    ).splitlines():
         yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)

@@ -5,12 +5,18 @@ here; no package is imported.
 """
 
 import importlib.util
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.errors import ConfigCompositionException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
 from trainers.names import is_ours
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+FOR_AGENTS = "sweeps/wandb"  # folder of files for W&B agents, which Hydra must not read
 
 GROUPS = {  # of a config, and of entry points
     "compressor": "total_error.compressors",
@@ -37,8 +43,23 @@ class ConfigFolder(NamedTuple):
 
 
 def declarations() -> list[Declaration]:
-    """All declarations of this environment. Raises ``ValueError`` for one that does not name a module."""
-    return [found for name in sorted(_distributions()) for found in _declared_by(metadata.distribution(name))]
+    """All declarations of this environment, by distribution.
+
+    Raises ``ValueError`` for one that does not name a module.
+    """
+    found = []
+    for group, declared in GROUPS.items():
+        for entry in metadata.entry_points(group=declared):
+            assert entry.dist is not None  # of an installed package
+            owner = f"{entry.dist.name} {entry.dist.version}"
+            where = f"the entry point {entry.name} = {entry.value} in {declared} of {owner}"
+            parts = entry.value.split(".")
+            if not all(part.isidentifier() for part in parts):
+                raise ValueError(f"{where} must name a module, as my_package or my_package.my_module")
+            if is_ours(parts[0]):
+                raise ValueError(f"{where} must not name {parts[0]}, which is a module of this project")
+            found.append(Declaration(group, entry.value, entry.dist.name, entry.dist.version))
+    return sorted(found, key=lambda declaration: declaration.distribution)
 
 
 def declaration_of(module: str, group: str) -> Declaration | None:
@@ -64,41 +85,32 @@ def config_folders() -> list[ConfigFolder]:
     return [ConfigFolder(" and ".join(named), path) for path, named in owners.items() if path.is_dir()]
 
 
-def _distributions() -> set[str]:
-    """Names of the distributions with entry points in one of ``GROUPS``; others are not examined."""
-    found = set()
-    for distribution in metadata.distributions():
+def config_names(group: str) -> set[str]:
+    """The choices of a group, including its subfolders, of this project and of installed packages."""
+    places = [CONF, *(folder.path for folder in config_folders())]
+    files = [(place, file) for place in places for file in (place / group).rglob("*.yaml")]
+    names = {file.relative_to(place / group).with_suffix("").as_posix() for place, file in files}
+    return {name for name in names if not f"{group}/{name}".startswith(FOR_AGENTS)}
+
+
+class PackagesPath(SearchPathPlugin):
+    """Hydra's plugin that puts the configs of packages behind this project's in the search path."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Raise ``ConfigCompositionException`` for a config of a package with the name of another config."""
         try:
-            text = distribution.read_text("entry_points.txt") or ""
-        except (OSError, UnicodeError):
-            continue
-        if any(group in text for group in GROUPS.values()):
-            if not distribution.metadata["Name"]:
-                raise ValueError(
-                    f"an installed package has entry points for this project but no name: {text!r}"
-                )
-            found.add(distribution.metadata["Name"])
-    return found
-
-
-def _declared_by(distribution: metadata.Distribution) -> Iterator[Declaration]:
-    configs = {declared: group for group, declared in GROUPS.items()}
-    version = distribution.version or "without a version"
-    owner = f"{distribution.name} {version}"
-    try:
-        entries = distribution.entry_points
-    except TypeError as error:  # for a line without =
-        raise ValueError(f"the entry points of {owner} must be lines of NAME = MODULE") from error
-    for entry in entries:
-        if entry.group not in configs:
-            continue
-        where = f"the entry point {entry.name} = {entry.value} in {entry.group} of {owner}"
-        parts = entry.value.split(".")
-        if not all(part.isidentifier() for part in parts):
-            raise ValueError(f"{where} must name a module, as my_package or my_package.my_module")
-        if is_ours(parts[0]):
-            raise ValueError(f"{where} must not name {parts[0]}, which is a module of this project")
-        yield Declaration(configs[entry.group], entry.value, distribution.name, version)
+            folders = config_folders()
+        except ValueError as error:
+            raise ConfigCompositionException(str(error)) from error
+        seen: dict[Path, Path] = {}
+        for folder in folders:
+            for file in sorted(folder.path.rglob("*.yaml")):
+                name = file.relative_to(folder.path)
+                other = CONF / name if (CONF / name).exists() else seen.setdefault(name, file)
+                if other != file:
+                    rule = f"there must be one config {name.with_suffix('')}"
+                    raise ConfigCompositionException(f"{rule}, got {other} and {file} of {folder.owner}")
+            search_path.append(folder.owner, f"file://{folder.path}")
 
 
 def _places(declaration: Declaration) -> list[Path]:

@@ -1,10 +1,13 @@
 """Suggestions for misspelt settings and misspelt choices of a group."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from hydra.core.override_parser.types import Override
+
 from trainers.config import targets
+from trainers.config.installed import config_names
 from trainers.files.plain import Config
 from trainers.identity.effects import without_effect
 
@@ -63,23 +66,29 @@ def nearest_settings(key: str, config: Config) -> list[str]:
     return [k for k in known if k.rpartition(".")[2] == last]
 
 
-def depth(path: str) -> int:
-    """The number of parts of a config's group in its ``path``: hydra/sweeper/NAME, or model/NAME."""
-    return 2 if path.startswith("hydra/") else 1
-
-
 def refusal_of_choice(path: str, options: Iterable[str]) -> str:
-    """The refusal of the unknown config ``path`` = GROUP/NAME, with the nearest of the ``options``."""
+    """The refusal of the unknown config ``path``: GROUP/NAME, or hydra/GROUP/NAME.
+
+    ``options`` are Hydra's, which lack those in subfolders.
+    """
     parts = path.split("/")
-    group, name = "/".join(parts[: depth(path)]), "/".join(parts[depth(path) :])
-    options = sorted(options)
+    depth = 2 if parts[0] == "hydra" else 1
+    group, name = "/".join(parts[:depth]), "/".join(parts[depth:])
+    known = sorted({*options, *config_names(group)})
     if path in _PLUGINS:
         return f"Could not find '{path}', which needs its plugin: pip install {_PLUGINS[path]}"
-    near = nearest(name, options)
-    inside = [option for option in options if option.startswith(f"{name}/")]
+    near = nearest(name, known)
+    inside = [option for option in known if option.startswith(f"{name}/")]
     sign = "+" if group == "sweeps" else ""
     advice = question([f"{sign}{group}={near}"] if near else [])
-    return f"Could not find '{path}'{advice or ':'} There are {', '.join(inside or options)}"
+    return f"Could not find '{path}'{advice or ':'} There are {', '.join(inside or known)}"
+
+
+def refusal_of_value(override: Override, options: Sequence[str]) -> str:
+    """The refusal of a choice of a group that is not a text, such as false or null."""
+    group, _, got = (override.input_line or "").partition("=")
+    near = [f"{group}=none"] if not override.value() and "none" in options else []
+    return f"{group} must be one of {', '.join(options)}, got {got}{question(near)}"
 
 
 def _settings(config: Config) -> Iterator[str]:

@@ -7,16 +7,17 @@ A factory is in this project or in a module that an installed package declares f
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, get_args, get_type_hints
 
 import yaml
 
+from compressors.core.checks import shown
 from trainers.config import installed
 from trainers.files.plain import Config
-from trainers.names import full_name
+from trainers.names import full_name, is_ours
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,26 +52,20 @@ GROUPS = {
 def check_targets(config: Config) -> None:
     """Raise ``ValueError`` for a ``_target_`` outside the place of its group, at any depth of the config.
 
-    Checks only names and the metadata of packages; imports nothing. Also refuses ``_args_`` and Hydra's other
-    special keys, and texts that Hydra would interpolate at the instantiation.
+    Checks only names and the metadata of packages; imports nothing. Also refuses texts that Hydra would
+    interpolate at the instantiation.
     """
     for path, value, _ in _walk(config):
-        where, key = ".".join(path), path[-1]
-        for text in (key, value):
-            if isinstance(text, str) and "${" in text:
-                raise ValueError(f"{where} must not contain ${{...}} after resolution, got {text[:80]!r}")
-        if key in ("_args_", "_recursive_", "_convert_"):
-            raise ValueError(f"{where} must not be set in a config: factories take settings by keyword")
-        if key == "_partial_":
-            group = GROUPS.get(path[0])
-            if len(path) != 2 or group is None or value is not group.is_partial:
-                raise ValueError(f"{where} must not be changed by a config, got {value!r}")
-        if key == "_target_":
+        if isinstance(value, str) and "${" in value:
+            raise ValueError(
+                f"{'.'.join(path)} must not contain ${{...}} after resolution, got {shown(value)}"
+            )
+        if path[-1] == "_target_":
             _check_name(path, value)
     for name, group in GROUPS.items():
         settings = config.get(name)
         if not isinstance(settings, dict) or "_target_" not in settings:
-            raise ValueError(f"{name} must be a mapping with a _target_, got {_shown(settings)}")
+            raise ValueError(f"{name} must be a mapping with a _target_, got {shown(settings)}")
         if group.is_partial and settings.get("_partial_") is not True:
             raise ValueError(f"{name}._partial_ must be true, got {settings.get('_partial_')!r}")
 
@@ -84,58 +79,37 @@ def check_factories(config: Config) -> None:
     for path, value, settings in _walk(config):
         if path[-1] == "_target_":
             assert isinstance(value, str) and isinstance(settings, dict)  # ``check_targets`` checks it
-            _check_factory(".".join(path), value, GROUPS[path[0]], settings)
+            _check_factory(path[:-1], value, settings)
 
 
 def settings_of(config: Config, group: str) -> set[str]:
-    """The optional settings of the part in ``group``; none if a config must not name it.
-
-    Required arguments are not settings: those of a model come from the data.
-    """
+    """The optional settings of the part in ``group``; none if it cannot be imported."""
     settings = config.get(group)
-    if group not in GROUPS or not isinstance(settings, dict) or "_target_" not in settings:
-        return set()
+    target = settings.get("_target_") if isinstance(settings, dict) else None
     try:
-        _check_name((group, "_target_"), settings["_target_"])
-        _check_factory(f"{group}._target_", settings["_target_"], GROUPS[group], settings)
-    except ValueError:
+        _check_name((group, "_target_"), target)
+        return {key for key, p in _parameters(str(target)).items() if p.default is not p.empty}
+    except (AttributeError, ImportError, TypeError, ValueError):
         return set()
-    module, _, name = settings["_target_"].rpartition(".")
-    parameters = inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
-    return {
-        key for key, p in parameters.items() if p.default is not p.empty and key not in GROUPS[group].given
-    }
 
 
 def packages_of(config: Config) -> dict[str, str]:
     """The installed packages, other than this project, whose code a config names, with their versions."""
-    found = {}
-    for path, value, _ in _walk(config):
-        group = GROUPS.get(path[0])
-        if path[-1] != "_target_" or not isinstance(value, str) or group is None:
-            continue
-        if _is_ours(value.rpartition(".")[0], group):
-            continue
-        declared = installed.declaration_of(value.rpartition(".")[0], path[0])
-        if declared is not None:
-            found[declared.distribution] = declared.version
-    return dict(sorted(found.items()))
+    named = [(_module(value), path[0]) for path, value, _ in _walk(config) if path[-1] == "_target_"]
+    theirs = [entry for entry in named if not is_ours(entry[0].partition(".")[0])]
+    found = [installed.declaration_of(module, group) for module, group in theirs]
+    return {each.distribution: each.version for each in sorted(filter(None, found))}
 
 
 def modules_named(config: Config) -> set[str]:
     """The modules of all parts that a config names."""
-    return {
-        value.rpartition(".")[0]
-        for path, value, _ in _walk(config)
-        if path[-1] == "_target_" and isinstance(value, str)
-    }
+    return {_module(value) for path, value, _ in _walk(config) if path[-1] == "_target_"}
 
 
 def require_match(settings: Config, data: str, arguments: set[str]) -> None:
     """Raise ``ValueError`` for a model that does not take the ``arguments`` of this kind of data."""
     model = settings["_target_"]
-    module, _, name = model.rpartition(".")
-    parameters = inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
+    parameters = _parameters(model)
     if not arguments <= parameters.keys():
         fitting = ", ".join(_fitting_data(parameters))
         remedy = f"; data must be one of {fitting}" if fitting else ""
@@ -185,22 +159,24 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
     rule = f"{where} must be {place}.NAME, a factory of this project"
     if path[0] in installed.GROUPS:
         rule += f" or of a module that an installed package declares in {installed.GROUPS[path[0]]}"
-    if not isinstance(value, str):
-        raise ValueError(f"{rule}, got {_shown(value)}")
-    parts = value.split(".")
-    module = ".".join(parts[:-1])
-    plain = all(part.isidentifier() and not part.startswith("_") for part in parts)
-    if plain and _is_ours(module, group):
-        file = "/".join(parts[:-1])
-        if not (ROOT / f"{file}.py").is_file() and not (ROOT / file / "__init__.py").is_file():
-            raise ValueError(f"{where}: there is no file {file}.py, got {value!r}")
-    elif not plain or installed.declaration_of(module, path[0]) is None:
-        raise ValueError(f"{rule}, got {_shown(value)}")
+    public = all(part.isidentifier() and not part.startswith("_") for part in str(value).split("."))
+    module = _module(value)
+    if not public or not (_is_ours(module, group) or installed.declaration_of(module, path[0])):
+        raise ValueError(f"{rule}, got {shown(value)}")
 
 
 def _is_ours(module: str, group: Group) -> bool:
     """Whether a module is in the group's place; a top-level package itself is not."""
     return "." in module and f"{module}.".startswith(f"{group.place}.")
+
+
+def _module(target: object) -> str:
+    return str(target).rpartition(".")[0]
+
+
+def _parameters(target: str) -> Mapping[str, inspect.Parameter]:
+    module, _, name = target.rpartition(".")
+    return inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
 
 
 def _imported(module: str, where: str) -> ModuleType:
@@ -215,43 +191,27 @@ def _imported(module: str, where: str) -> ModuleType:
         raise ValueError(f"{where}: {module} cannot be imported: {what}") from error
 
 
-def _check_factory(where: str, name: str, group: Group, settings: Config) -> None:
-    module, _, attribute = name.rpartition(".")
-    found = getattr(_imported(module, where), attribute, None)
+def _check_factory(path: tuple[str, ...], target: str, settings: Config) -> None:
+    group, owner, (module, _, name) = GROUPS[path[0]], ".".join(path), target.rpartition(".")
+    where = f"{owner}._target_"
+    found = getattr(_imported(module, where), name, None)
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
     if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{full_name(module)}."):
-        raise ValueError(f"{where}: {module} defines no function or class {attribute}")
-    if module.startswith("compressors.core."):
-        raise ValueError(f"{where}: {name} is not a compressor: compressors.core has only parts of methods")
-    makes = group.makes + (group.inside if where.count(".") > 1 else ())
+        raise ValueError(f"{where}: {module} defines no function or class {name}")
+    makes = group.makes + (group.inside if len(path) > 1 else ())
     if makes and not any(hasattr(found, made) for made in makes):
-        raise ValueError(f"{where}: {name} is not a {where.split('.')[0]}: it has no {' or '.join(makes)}")
-    parameters = _signature(found, where, name).parameters
-    kinds = {p.kind for key, p in parameters.items() if key not in group.given}
+        raise ValueError(f"{where}: {target} is not a {path[0]}: it has no {' or '.join(makes)}")
+    parameters = {key: p for key, p in _parameters(target).items() if key not in group.given}
+    kinds = {p.kind for p in parameters.values()}
     if not _is_ours(module, group):  # only in our modules does a positional argument mark other functions
         kinds -= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
     if not kinds <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
-        raise ValueError(f"{where}: {name} is not a factory: it must take its settings by keyword only")
-    owner = where.rpartition(".")[0]
-    settable = parameters.keys() - group.given
-    unknown = sorted(settings.keys() - {"_target_", "_partial_"} - settable)
+        raise ValueError(f"{where}: {target} is not a factory: it must take its settings by keyword only")
+    own = {"_target_", "_partial_"} if group.is_partial and len(path) == 1 else {"_target_"}
+    unknown = sorted(map(str, settings.keys() - own - parameters.keys()))
     if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        raise ValueError(f"{owner}.{unknown[0]} has no effect: {name} has no such setting")
-    required = (p for p in settable if parameters[p].default is parameters[p].empty)
-    missing = sorted(
-        p for p in required if parameters[p].kind is not inspect.Parameter.VAR_KEYWORD and p not in settings
-    )
+        raise ValueError(f"{owner}.{unknown[0]} has no effect: {target} has no such setting")
+    required = {key for key, p in parameters.items() if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
+    missing = sorted(required - settings.keys())
     if missing and owner != "model":  # a model's other arguments come from the data
-        raise ValueError(f"{owner}.{missing[0]} is missing: {name} needs it")
-
-
-def _signature(found: Callable[..., object], where: str, name: str) -> inspect.Signature:
-    try:
-        return inspect.signature(found)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {name} is not a factory: {error}") from error
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
+        raise ValueError(f"{owner}.{missing[0]} is missing: {target} needs it")
