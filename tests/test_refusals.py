@@ -132,8 +132,6 @@ def test_refusals(
         ["-m", "output=/proc/nothing", "seed=0,1"],
         ["compressor=null"],
         ["output=${oc.env:NOT_THERE}"],
-        ["hydra.launcher=null"],
-        ["hydra.sweeper=null"],
     ],
 )
 def test_refusals_outside_a_job(bad: list[str]) -> None:
