@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from configs import resolved
 from knobs_here import answer_here, entry_of
+from methods import cases
 
 from compressors.parts.bins import LONGEST
 from results.compare import knobs
 from results.compare.knobs import Knob, UnreachableError
 from results.studies.league import cells
-from results.studies.league.methods import Entry, method_names
+from results.studies.league.methods import FEEDBACKS, Entry, method_names
 from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trial, trial_of
 from trainers.config.checks import check
 
 DENSE = Outcome(1e8, 0.9, 1000, 1.0)
-WITHOUT_KNOB = {"ef_sign", "natural", "none", "one_bit", "signsgd", "terngrad"}
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,8 @@ ONE_OF_EACH_KNOB = ("none", "top_k", "hard_threshold", "qsgd", "powersgd", "acco
 )
 def test_methods_compose_on_every_task(task: str, name: str) -> None:
     entry = entry_of(name)
-    assert (entry.knob is None) == (name in WITHOUT_KNOB)
+    case = next(case for case in cases() if case.name == FEEDBACKS.get(name, name))
+    assert (entry.knob is None) == (case.method().knob is None)
     knob = entry.knob.overrides(entry.knob.first_value(100, 1_000_000)) if entry.knob else ""
     trial = Trial(task, name, 100 if knob else None, knob, TASKS[task].rate, TUNING_SEED)
     words = [word for word in trial.overrides(entry, Path("out")) if not word.startswith("output=")]
