@@ -41,6 +41,8 @@ def of_folder(folder: Path) -> Study:
     return Study(
         name=folder.name,
         question=told["question"],
+        outputs=tuple(told.get("outputs", ())),
+        table=told.get("table", ""),
         page=partial(page, folder, told, own.names if own else lambda *_: {}),
         figures=own.figures if own else partial(figures, folder.name, told) if "figures" in told else None,
         needs=tuple(told.get("needs", [LINK_BYTES])),
@@ -197,8 +199,8 @@ def looks(pairs: Iterable[Sequence[str]], methods: Methods, measure: Measure) ->
 
 
 def look(measure: Measure, ours: Seeds, theirs: Seeds, number: int) -> JointInterval:
-    """The interval of one of ``number`` comparisons."""
-    return joint_interval(differences(measure, ours, theirs), number)
+    """The interval of one of ``number`` comparisons, in the unit of the page."""
+    return joint_interval([measure.factor * each for each in differences(measure, ours, theirs)], number)
 
 
 def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[str]]:

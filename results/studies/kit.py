@@ -15,6 +15,7 @@ from results.figures.saving import Figures, save_all
 from results.read.folders import finished_runs
 from results.read.matching import warnings
 from results.read.run import Run
+from results.tables import methods_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = Path("results/pages")  # below ROOT: a folder per study
@@ -60,7 +61,7 @@ class Study:
         None  # beginnings of the names of metrics that the page reads from records; None: all
     )
     train: Training | None = None  # for a study whose next training depends on earlier results
-    more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # of the same runs, by file
+    table: str = ""  # file beside the page with the table of `python -m results table`, of the same runs
 
     @property
     def command(self) -> str:
@@ -82,7 +83,6 @@ def make(study: Study, options: argparse.Namespace) -> None:
     further, others = _further(study, options, is_ours)
     made = header.of_runs([*runs, *others], study.command, allow_modified=options.allow_modified)
     text = header.at_end(study.page(runs, *further), made)
-    pages = {file: write(runs, options.allow_modified) for file, write in (study.more_pages or {}).items()}
     folder = ROOT / study.folder if is_ours else None
     path = options.table or (folder / f"{study.name}.md" if folder else None)
     if study.figures is not None:
@@ -90,8 +90,10 @@ def make(study: Study, options: argparse.Namespace) -> None:
         save_all(study.figures(runs, *further), place, pdf=options.pdf)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for file, other in pages.items():
-            hand_out(other, path.parent / file)
+        if study.table:
+            command = f"python -m results table {' '.join(f'outputs/{name}' for name in study.outputs)}"
+            rows = methods_table.page(runs, command, allow_modified=options.allow_modified)
+            hand_out(rows, path.parent / study.table)
     hand_out(text, path)
 
 

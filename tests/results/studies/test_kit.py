@@ -23,7 +23,7 @@ STUDY = Study(
     page=page,
     outputs=("a", "b"),
     option=Option(name="--beside", help="further runs", output="c"),
-    more_pages={"table.md": lambda runs, allow_modified: f"# {len(runs)} rows, {allow_modified}\n"},
+    table="table.md",
 )
 
 
@@ -47,7 +47,7 @@ def test_runs_of_the_sweeps_make_the_pages_of_the_repository(
     assert "# A page\n\n3 runs, [3].\n\n## Made by\n" in text
     made = header.parse(text)
     assert (made.command, made.seeds) == ("make regret", (0, 1, 2, 3, 4, 5))
-    assert (folder / "table.md").read_text() == "# 3 rows, False\n"
+    assert "`python -m results table outputs/a outputs/b`" in (folder / "table.md").read_text()
     written = [folder / "table.md", folder / "regret.md"]
     assert capsys.readouterr().out.splitlines()[-2:] == list(map(str, written))
 

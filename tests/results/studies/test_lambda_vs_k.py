@@ -9,7 +9,7 @@ from run_folders import write_run
 
 from results import header
 from results.read.folders import read_runs
-from results.studies.lambda_vs_k.equal_bytes import interpolated, pairs_of, problems_of, within
+from results.studies.lambda_vs_k import interpolated, pairs_of, problems_of, within
 
 main = command_of_results("study", "lambda_vs_k")
 

@@ -1,5 +1,0 @@
-"""Hard threshold against Top-k at equal bytes."""
-
-from results.studies.lambda_vs_k.page import STUDY
-
-__all__ = ["STUDY"]
