@@ -1,7 +1,7 @@
 """Common code of the studies: their description, generation of pages and figures, and parts of pages."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,13 +112,6 @@ def _further(
     return (others,), others
 
 
-def require_compressors(runs: Iterable[Run], known: Sequence[str]) -> None:
-    """Raise ``ValueError`` for a run whose method is not in ``known``."""
-    unknown = sorted({run.compressor for run in runs} - set(known))
-    if unknown:
-        raise ValueError(f"runs must be of {', '.join(known)}, got {', '.join(unknown)}")
-
-
 def first_of(of_seed: Mapping[int, Run]) -> Run:
     return next(iter(of_seed.values()))
 
@@ -159,8 +152,3 @@ def notes(runs: Sequence[Run]) -> str:
     codes = sorted({run.code for run in runs})
     said = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
     return "\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in (*said, WITHOUT_INTERVAL)), ""])
-
-
-def every_run(methods: Mapping[Any, Mapping[int, Run]]) -> Iterator[Run]:
-    """All runs of methods by seed."""
-    return (run for of_seed in methods.values() for run in of_seed.values())

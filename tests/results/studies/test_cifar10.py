@@ -4,26 +4,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from results_commands import command_of_results
-from run_folders import NO_FEEDBACK, write_run
+from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
 from results.figures.panels import NothingToDraw
-from results.header import parse
 from results.read.folders import read_runs
 from results.studies.catalogue import load
 from results.studies.cifar10.cells import NOT_RUN
 from results.studies.cifar10.density import in_epoch
-from results.studies.cifar10.figures import FIGURES, figures
-from results.studies.cifar10.places import SECTIONS, by_section, label_of, missing, section_of
+from results.studies.cifar10.figures import figures
+from results.studies.cifar10.places import SECTIONS, by_section, label_of, missing
 from trainers.files import files as run_files
 
-main = command_of_results("study", "cifar10")
 page = load("cifar10").page
-EF21 = {"_target_": "compressors.feedback.EF21", "_partial_": True}
 COSINE = {"_target_": "trainers.schedules.schedules.Cosine", "peak": 10, "warmup_epochs": 1}
 STEPS = {"_target_": "trainers.schedules.schedules.WarmupStep", "peak": 10, "milestones": [3, 4.5]}
-RESNET18 = {"model": {"_target_": "models.resnet.resnet18"}}
 MATCHED = {"one_percent": 0.04, "tenth_percent": 0.2}
 # Compressor, its settings and other settings, by section and label
 PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
@@ -41,30 +36,10 @@ PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         "threshold, rule for 0.1 %": ("hard_threshold", {"threshold": None, "density": 0.001}, {}),
         "random block 10 %": ("random_block", {"density": 0.1}, {}),
     },
-    "ten epochs": {
-        "none": ("none", {}, {"trainer": {"epochs": 10}}),
-        "Top-k 0.1 %": ("top_k", {"density": 0.001}, {"trainer": {"epochs": 10}}),
-        "threshold, bytes of Top-k 0.1 %": (
-            "hard_threshold",
-            {"threshold": 0.2},
-            {"trainer": {"epochs": 10}},
-        ),
-    },
-    "neighbours": {"EF21 around Top-k 1 %": ("top_k", {"density": 0.01}, {"feedback": EF21})},
     "stepped": {
         "none": ("none", {}, {"schedule": STEPS}),
         "ACCORDION 0.1 or 1 %": ("accordion", {}, {"schedule": STEPS}),
     },
-    "feedback": {"Top-k 1 %": ("top_k", {"density": 0.01}, {"feedback": NO_FEEDBACK})},
-    "by_label": {"none": ("none", {}, {"data": {"partition": "by_label"}})},
-    "workers 4": {
-        "none": ("none", {}, {"workers": 4, "trainer": {"epochs": 2}}),
-        "Top-k 1 %": ("top_k", {"density": 0.01}, {"workers": 4, "trainer": {"epochs": 2}}),
-    },
-    "workers 1": {"none": ("none", {}, {"workers": 1, "trainer": {"epochs": 2}})},
-    "precision": {"none": ("none", {}, {"trainer": {"precision": "fp32"}})},
-    "resnet18": {"none": ("none", {}, RESNET18 | {"schedule": STEPS | {"warmup_epochs": 5}})},
-    "resnet18, short warm-up": {"none": ("none", {}, RESNET18 | {"schedule": STEPS | {"warmup_epochs": 1}})},
 }
 ACCURACIES = {"none": 0.84, "Top-k 1 %": 0.82, "threshold, bytes of Top-k 1 %": 0.83}
 BYTES = {
@@ -130,16 +105,6 @@ def rows(text: str, label: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_a_run_has_one_place(tmp_path: Path) -> None:
-    write_all(tmp_path, seeds=1)
-    runs = read_runs([tmp_path])
-    expected = sorted((section, label) for section, labels in PLACES.items() for label in labels)
-    assert sorted((section_of(run), label_of(run)) for run in runs) == expected
-    assert {label for labels in PLACES.values() for label in labels} <= {
-        label for labels in SECTIONS.values() for label in labels
-    }
-
-
 def test_a_threshold_that_no_pilot_found_has_its_number(tmp_path: Path) -> None:
     write(tmp_path, "main", "threshold, bytes of Top-k 1 %", matched={"one_percent": "not found yet"})
     (run,) = read_runs([tmp_path])
@@ -182,18 +147,6 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path) -> None:
     assert rows(text, "none")[0][3:7] == ["84.10 [83.85, 84.35]", "-", "-", "-"]
 
 
-def test_trainings_of_ten_epochs_are_beside_each_other_alone(tmp_path: Path) -> None:
-    write_all(tmp_path)
-    write(tmp_path, "main", "threshold, bytes of Top-k 1 %", seed=3)
-    text = page(read_runs([tmp_path]), [])
-    _, section = text.split("## Ten epochs\n")
-    section = section.partition("\n## ")[0]
-    (threshold,) = rows(section, "threshold, bytes of Top-k 0.1 %")
-    assert threshold[1:3] == ["0.2", "0, 1, 2"] and threshold[6] == "-"  # ten times the bytes of Top-k 0.1 %
-    assert rows(section, "Top-k 1 %")[0][3] == NOT_RUN
-    assert "for the 2 such looks" in section
-
-
 def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     write(tmp_path, "main", "none")
     runs = read_runs([tmp_path])
@@ -229,20 +182,6 @@ def test_two_seeds_have_no_interval_and_no_word(tmp_path: Path) -> None:
     assert "82.05 (2 seeds)" in text and "looks" not in text
 
 
-def test_every_figure_is_drawn_that_has_runs(tmp_path: Path) -> None:
-    for section, label in (
-        ("main", "none"),
-        ("main", "threshold, bytes of Top-k 1 %"),
-        ("workers 4", "none"),
-    ):
-        write(tmp_path, section, label)
-    drawn = {stem: draw() for stem, draw in figures(read_runs([tmp_path]), [])}
-    assert list(drawn) == list(FIGURES)
-    assert {stem: len(figure.axes) for stem, figure in drawn.items() if len(figure.axes) > 1} == {
-        "norm_threshold": 2
-    }
-
-
 def test_a_method_far_from_none_is_named_beside_the_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,28 +201,3 @@ def test_a_figure_without_runs_says_so(tmp_path: Path) -> None:
     for _, draw in figures(read_runs([tmp_path]), []):
         with pytest.raises(NothingToDraw):
             draw()
-
-
-@pytest.mark.slow
-def test_page_and_figures_are_written(tmp_path: Path) -> None:
-    write_all(tmp_path / "a")
-    write_run(tmp_path / "b", compressor="none", schedule=COSINE, seed=100)
-    words = [str(tmp_path / "a"), "--rates", str(tmp_path / "b"), "--table", str(tmp_path / "page.md")]
-    assert main([*words, "--figures", str(tmp_path)]) == 0
-    text = (tmp_path / "page.md").read_text()
-    assert parse(text).command == "make cifar10"
-    for stem in FIGURES:
-        assert f"({stem}.png)" in text and (tmp_path / f"{stem}.png").is_file()
-
-
-def test_two_scopes_with_equal_trainings_are_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layers, whole = "threshold, bytes of Top-k 1 %", "threshold, bytes of Top-k 1 %, whole model"
-    monkeypatch.setitem(PLACES["main"], whole, ("hard_threshold", {"threshold": 0.04}, {"scope": "global"}))
-    monkeypatch.setitem(ACCURACIES, whole, ACCURACIES[layers])
-    monkeypatch.setitem(BYTES, whole, 7.1e6)
-    write_all(tmp_path)
-    text = page(read_runs([tmp_path]), []).partition("## Ten epochs")[0]
-    (row,) = rows(text, f"{layers}, either scope")
-    assert row[3] == "83.17 [82.65, 83.68]" and row[7] == "5.30 ± 0.10; 7.20 ± 0.10"
-    assert row[5:7] == ["+1.00; +3.00", "1.04 x Top-k 1 %; 1.01 x Top-k 1 %, whole model"]
-    assert not rows(text, layers) and not rows(text, whole)
