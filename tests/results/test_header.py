@@ -60,8 +60,6 @@ def test_a_missing_fact_is_named(name: str) -> None:
     ("fact", "wrong"),
     [
         ("Commit", "abcdef0"),
-        ("Commit", "abcdef0 (perhaps)"),
-        ("Commit", "the last one (clean)"),
         ("Command", "make all"),
         ("Seeds", "some"),
     ],
