@@ -78,8 +78,12 @@ def test_a_strangers_file_is_none_of_hydras(
     launcher.write_text("_target_: os.system\n")
     (tmp_path / "theirs/experiment/other.yaml").write_text("_target_: os.system\n")
     experiment = tmp_path / "theirs/experiment/nice.yaml"
-    for typed, defaults in (("hydra/launcher=joblib", []), ("seed=0", ["/experiment/other@hydra.launcher"])):
+    other = ["/experiment/other@hydra.launcher"]
+    for typed, defaults in (("hydra/launcher=joblib", []), ("seed=0", other), ("a search path", other)):
         experiment.write_text("# @package _global_\n" + yaml.safe_dump({"defaults": defaults}))
+        if typed == "a search path":
+            typed = f"hydra.searchpath=[file://{tmp_path / 'theirs'}]"
+            words.pop(0)  # --config-dir
         status, said = say(monkeypatch, capfd, "-m", *words, typed)
         assert status == 1 and said.count("\n") == 1 and "must not set hydra.launcher._target_" in said
 

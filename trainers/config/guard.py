@@ -25,11 +25,10 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from trainers.config import help_page, nearest, sweep_jobs
-from trainers.config.installed import CONF, FOR_AGENTS, PackagesPath
+from trainers.config.installed import CONF, FOR_AGENTS, PACKAGES, PackagesPath
 from trainers.identity.identity import flatten
 from trainers.names import full_name
 
-_OF_ANYBODY = ("main", "command-line", "hydra.searchpath in command-line")  # providers of files
 _OWN_CALLBACK = ("hydra.callbacks.jobs._target_", "run.StartOfSweep")  # of conf/config.yaml
 _HARMLESS = re.compile(  # texts, folders and what a sweep crosses
     r"hydra\.(output_subdir|(help|hydra_help|run|sweep)\..*|sweeper\.params\.(?!\W*hydra\b).*)", re.DOTALL
@@ -116,7 +115,8 @@ class GuardedLoader(ConfigLoaderImpl):
         if name.startswith(f"{FOR_AGENTS}/"):
             rule = f"is for the agents of Weights & Biases: use wandb sweep {name}.yaml"
             raise ConfigCompositionException(f"{name} {rule}")
-        if found.provider in _OF_ANYBODY and Path(found.path.removeprefix("file://")).resolve() != CONF:
+        scheme, _, folder = found.path.rpartition("://")
+        if scheme in ("", "file") and found.provider != PACKAGES and Path(folder).resolve() != CONF:
             _check_section(OmegaConf.to_container(found.config, resolve=False))
         return found
 

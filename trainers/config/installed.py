@@ -16,6 +16,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from trainers.names import is_ours
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+PACKAGES = "installed packages"  # provider of their configs in the search path
 FOR_AGENTS = "sweeps/wandb"  # folder of files for W&B agents, which Hydra must not read
 
 GROUPS = {  # of a config, and of entry points
@@ -110,7 +111,7 @@ class PackagesPath(SearchPathPlugin):
                 if other != file:
                     rule = f"there must be one config {name.with_suffix('')}"
                     raise ConfigCompositionException(f"{rule}, got {other} and {file} of {folder.owner}")
-            search_path.append(folder.owner, f"file://{folder.path}")
+            search_path.append(PACKAGES, f"file://{folder.path}")
 
 
 def _places(declaration: Declaration) -> list[Path]:
