@@ -17,7 +17,6 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 from results.command import in_a_line, parser, writing_over
 from results.studies.catalogue import STUDIES, load
@@ -25,8 +24,6 @@ from results.studies.kit import PAGES, ROOT, Study
 from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
 
 FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
-LARGEST = 2**26  # bytes; an archive with a larger file is refused
-LARGEST_SUM = 2**28  # bytes of an uncompressed archive, whose files are in memory until all are read
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,13 +78,12 @@ def unpack(path: Path, root: Path) -> int:
     """
     contents: dict[PurePosixPath, dict[str, bytes]] = {}
     try:
-        with lzma.open(path) as file, tarfile.open(fileobj=_Limited(file, path), mode="r|") as archive:
+        with lzma.open(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for entry in archive:
                 place = PurePosixPath(entry.name)
                 is_ours = place.name in FILES and len(place.parts) == 4 and ".." not in place.parts
-                is_ours &= entry.name.isprintable()
                 own = archive.extractfile(entry) if is_ours and entry.isfile() else None
-                if own is None or place.is_absolute() or entry.size > LARGEST:
+                if own is None or place.is_absolute():
                     raise ValueError(f"{path}: {entry.name!r} is not a file of a run folder")
                 contents.setdefault(place.parent, {})[place.name] = own.read()
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
@@ -104,20 +100,6 @@ def unpack(path: Path, root: Path) -> int:
         partial.replace(folder)
         written += 1
     return written
-
-
-class _Limited:
-    """The uncompressed archive as a stream. Raises ``ValueError`` after ``LARGEST_SUM`` bytes."""
-
-    def __init__(self, file: BinaryIO, path: Path) -> None:
-        self._file, self._path, self._left = file, path, LARGEST_SUM
-
-    def read(self, size: int) -> bytes:
-        found = self._file.read(size)
-        self._left -= len(found)
-        if self._left < 0:
-            raise ValueError(f"{self._path}: uncompressed it has more than {LARGEST_SUM:,} bytes")
-        return found
 
 
 def contents_of(run: Path, curves: tuple[str, ...] | None = None) -> dict[str, bytes]:
