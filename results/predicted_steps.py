@@ -188,10 +188,10 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     Raises ``ValueError`` for runs of one worker, of several numbers of workers or of several model sizes.
     """
     counts = {run.workers for run in runs}
-    sizes = {num_parameters(run) for run in runs}
+    sizes = {size for run in runs if (size := num_parameters(run)) is not None}
     if len(counts) > 1 or len(sizes) > 1:
-        found = f"workers={sorted(counts)}" if len(counts) > 1 else f"{sorted(sizes)} parameters"
-        raise ValueError(f"the runs must have one number of workers and one model, got {found}")
+        got = f"workers={sorted(counts)}" if len(counts) > 1 else f"{sorted(sizes)} parameters"
+        raise ValueError(f"the runs must have one number of workers and one model, got {got}")
     (workers,), (size,) = counts, sizes
     if workers < 2:
         raise ValueError("runs with workers=1 send nothing")

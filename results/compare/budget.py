@@ -217,14 +217,14 @@ def _work(options: argparse.Namespace) -> None:
         print(f"{words}: {pilot.sent:,.0f} bytes {how}, average density {pilot.density:.4%}")
     print(f"the one found sends {found.mismatch:+.2%} bytes, after {found.pilots} pilots")
     if options.to is not None:
-        words = [
+        command = [
             "python -m results budget",
             *options.overrides,
             f"--given {name}={value:g}",
             f"--method {other}",
         ]
-        words += ["--match handed"] * (found.by == "handed")
-        write_over(options.to, as_yaml(settings, found, (name, other), " ".join(words)))
+        command += ["--match handed"] * (found.by == "handed")
+        write_over(options.to, as_yaml(settings, found, (name, other), " ".join(command)))
         print(options.to)
     if abs(found.mismatch) > options.tolerance:
         raise PilotError(f"no setting came within {options.tolerance:.1%}")

@@ -29,7 +29,7 @@ class Difference:
     @property
     def is_shown(self) -> bool:
         """Whether the interval excludes 0; False without an interval."""
-        return self.low is not None and not self.low <= 0 <= self.high
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,9 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     of_name = {called[method]: seeds for method, seeds in methods.items()}
     notes += filter(None, [unequal_bytes(of_name)])
     notes += _without_interval(of_name, [*of_group, *costs(group)])
-    compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
-    if unshown := [row.name for row in compared if not row.difference.is_shown]:
+    differences = [(row.name, row.difference) for row in rows if row.difference is not None]
+    unshown = [name for name, each in differences if each.low is not None and not each.is_shown]
+    if baseline is not None and unshown:
         notes.append(
             f"no difference from {called[baseline]} shown, the interval holds 0: {'; '.join(unshown)}"
         )
@@ -186,8 +187,11 @@ def _are_alike(runs: list[Run], measures: Sequence[Measure]) -> bool:
 
 
 def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) -> Difference | None:
-    ours, theirs = ({run.seed: measure.value(run) for run in group} for group in (runs, others))
-    seeds = tuple(seed for seed, value in ours.items() if value is not None and theirs.get(seed) is not None)
+    ours, theirs = (
+        {run.seed: value for run in group if (value := measure.value(run)) is not None}
+        for group in (runs, others)
+    )
+    seeds = tuple(seed for seed in ours if seed in theirs)
     if not seeds:
         return None
     mean, low, high, _ = paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds])

@@ -49,7 +49,7 @@ class JointInterval:
     def shown_as_ratio(self) -> str:
         """A difference of natural logarithms as a ratio: "3.12 [2.51, 3.88]"."""
         mean = f"{math.exp(self.mean):.3g}"
-        if self.low is None:
+        if self.low is None or self.high is None:
             return f"{mean} (no interval)"
         return f"{mean} [{math.exp(self.low):.3g}, {math.exp(self.high):.3g}]"
 

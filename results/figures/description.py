@@ -170,7 +170,7 @@ def through(
     return Panel(*axes, tuple(lines), notes=once, equal=equal)
 
 
-def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
+def interval_of(values: np.ndarray) -> tuple[float, float] | None:
     """The 95 % interval of the mean; None for fewer than three seeds and for equal values."""
     mean, half = mean_and_interval(list(values))
     return None if half is None or not math.isfinite(half) else (mean - half, mean + half)
@@ -236,8 +236,10 @@ def _scale(
     lows, highs = np.array(intervals).reshape(-1, 2).T
     if means is None:
         means = [np.array([each.mean() for each in values])]
-    options = {"can_be_logarithmic": what.can_be_logarithmic, "limit": what.limit}
-    return scale_of(means, [lows], [highs], shown=values, **options)
+    can_be_logarithmic = what.can_be_logarithmic
+    return scale_of(
+        means, [lows], [highs], can_be_logarithmic=can_be_logarithmic, limit=what.limit, shown=values
+    )
 
 
 def _mark(seeds: np.ndarray, x_scale: Scale, y_scale: Scale, across_too: bool = False) -> Mark:

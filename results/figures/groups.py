@@ -4,10 +4,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from results.compare.statistics import FEWEST_SEEDS
-from results.figures.style import line_styles
+from results.figures.style import Styled, line_styles
 from results.header import ranges
 from results.read.matching import by_method, by_setting
 from results.read.naming import common_words, legends, order, short_names, unused
@@ -17,15 +17,6 @@ from trainers.identity.identity import text
 
 MOST_WORDS = 4  # settings in a title, of those in which groups differ
 LONGEST_STEM = 120
-
-
-class Series(NamedTuple):
-    """The properties of a line that determine its style."""
-
-    label: str
-    compressor: str
-    family: str
-    order: tuple
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ def groups(runs: Iterable[Run]) -> list[Group]:
 def styles_of(methods: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]:
     """Matplotlib's arguments per name."""
     lines = (
-        Series(name, runs[0].compressor, runs[0].identity.method.family, order(runs[0]))
+        Styled(name, runs[0].compressor, runs[0].identity.method.family, order(runs[0]))
         for name, runs in methods.items()
     )
     return line_styles(lines, marked=True)

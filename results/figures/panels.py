@@ -94,7 +94,7 @@ def layers(drawn: Methods, what: Metric, *, named: bool) -> Panel:
         for runs in drawn.values()
         for name, layer in runs[0].summary["layers"].items()
     }
-    seeds = {}
+    seeds: dict[str, list[np.ndarray]] = {}
     for method, runs in drawn.items():
         seeds[method] = []
         for row, name in enumerate(elements):

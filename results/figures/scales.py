@@ -79,13 +79,13 @@ def scale_of(
     return Scale(False, (first - room, last + room))
 
 
-def ticks(scale: Scale, room: float = math.inf) -> tuple[list[float], list[float]]:
+def ticks(limits: tuple[float, float], room: float = math.inf) -> tuple[list[float], list[float]]:
     """Ticks of a logarithmic axis with a label, and those without.
 
     Labels are at powers of ten; on a short axis also at 2 and 5 times these; on a very short axis at even
     distances. ``room`` is the number of characters for all labels.
     """
-    low, high = scale.limits
+    low, high = limits
     few, all_digits = _multiples(low, high, (1, 2, 5)), _multiples(low, high, tuple(range(1, 10)))
     is_long = len("".join(tick_labels(few))) > room
     if FEWEST_TICKS <= len(few) <= MOST_TICKS and not is_long:
@@ -119,7 +119,7 @@ def set_scale(axis: Any, which: str, scale: Scale, room: float = X_ROOM) -> None
     getattr(axis, f"set_{which}lim")(*scale.limits)
     along = getattr(axis, f"{which}axis")
     if scale.logarithmic:
-        major, minor = ticks(scale, room if which == "x" else math.inf)
+        major, minor = ticks(scale.limits, room if which == "x" else math.inf)
         along.set_major_locator(FixedLocator(major))
         along.set_major_formatter(FixedFormatter(tick_labels(major)))
         along.set_minor_locator(FixedLocator(minor))

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from PIL import Image
 
@@ -60,13 +60,14 @@ MEMBER_SHADES = (
 LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
-PARAMETERS = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
 
 
 def apply_style() -> None:
     import matplotlib as mpl
 
-    mpl.rcParams.update(PARAMETERS)
+    mpl.rc("pdf", fonttype=42)
+    mpl.rc("svg", hashsalt="total-error")
+    mpl.rc("font", size=9)
 
 
 def apply_to_axis(axis: Any) -> None:
@@ -75,13 +76,13 @@ def apply_to_axis(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-class Named(Protocol):
-    """A line of a figure: a method, or a series of a report."""
+class Styled(NamedTuple):
+    """The properties of a line that determine its style."""
 
     label: str
     compressor: str
     family: str  # the label without numbers, which the points of a line through several settings share
-    order: tuple  # sort key
+    order: tuple[Any, ...]  # sort key
 
 
 def colour(compressor: str) -> str:
@@ -103,7 +104,7 @@ def dash(compressor: str) -> Any:
     return DASHES[_number(compressor) // 7 % len(DASHES)]
 
 
-def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[str, Any]]:
+def line_styles(lines: Iterable[Styled], marked: bool = False) -> dict[str, dict[str, Any]]:
     """Matplotlib's arguments per label.
 
     A compressor has a colour and a dash. Its settings differ in lightness and marker; those of a second
@@ -111,7 +112,7 @@ def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[
     setting.
     """
     lines = list(lines)
-    styles = {}
+    styles: dict[str, dict[str, Any]] = {}
     for compressor in dict.fromkeys(line.compressor for line in lines):
         own = sorted((line for line in lines if line.compressor == compressor), key=lambda line: line.order)
         families = list(dict.fromkeys(line.family for line in own))

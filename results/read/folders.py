@@ -28,8 +28,8 @@ def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
     for key in names:
         if key.partition(".")[0] in (*METHOD, "seed"):
             raise ValueError(f"{key} is already compared: it is part of the method, or the seed")
-        reasons = [without_effect(run.config, key) for run in runs]
-        if runs and all(reasons):
+        reasons = [why for run in runs if (why := without_effect(run.config, key)) is not None]
+        if runs and len(reasons) == len(runs):
             raise ValueError(f"{key} has no effect {reasons[0].reason.format_map(runs[0].config)}")
     for run in runs:
         missing = [key for key in names if key not in DEFAULTS and not _has(run.config, key)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from results.read.run import Run
-from trainers.identity.identity import Word, named
+from trainers.identity.identity import Word, is_number, named
 
 THRESHOLD, DENSITY, PART = "compressor.threshold", "compressor.density", "._target_"
 REACHED = "compression/density_mean"
@@ -122,8 +122,8 @@ def _reached(runs: Sequence[Run]) -> str:
     """The average density over the seeds; empty if it is the requested one, or 100 %."""
     if runs[0].compressor == "none":
         return ""
-    found = [run.summary.get(REACHED) for run in runs]
-    if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in found):
+    found = [value for run in runs if is_number(value := run.summary.get(REACHED)) and math.isfinite(value)]
+    if len(found) < len(runs):
         return ""
     wanted = runs[0].config["compressor"].get("density")
     reached = statistics.fmean(found)

@@ -1,6 +1,5 @@
 """Reading of metrics.jsonl into a table."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import trainers.files.files as run_files
 _NO_STRUCTURE = bytes(set(range(256)) - {*b"{}[]\n"})
 
 
-def read_records(folder: Path, summary: Mapping[str, Any]) -> pd.DataFrame:
+def read_records(folder: Path, summary: dict[str, Any]) -> pd.DataFrame:
     """One row per record: metrics as float columns, NaN for a missing metric, and ``step`` as integers.
 
     Raises ``OSError`` if the file cannot be read, and ``ValueError`` if a line is no record or a metric is no

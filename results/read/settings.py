@@ -9,7 +9,7 @@ from trainers.identity.identity import DEFAULTS, Identity, Settings, Value, is_n
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """``{"trainer": {"epochs": 3}}`` as ``{"trainer.epochs": 3}``; a list becomes its JSON."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for key, value in nested.items():
         if isinstance(value, dict):
             flat |= flatten(value, f"{prefix}{key}.")

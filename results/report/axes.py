@@ -63,8 +63,8 @@ def axis(measure: Measure, log: bool, values: Iterable[float | None]) -> dict[st
     drawn = {"title": {"text": plain(measure.label)}, "zeroline": False, "exponentformat": "power"}
     if not log:
         return drawn | {"type": "linear"}
-    values = [value for value in values if value is not None]
-    decades = math.log10(max(values)) - math.log10(min(values)) if values else 0
+    finite = [value for value in values if value is not None]
+    decades = math.log10(max(finite)) - math.log10(min(finite)) if finite else 0
     if decades > 1:  # by default plotly labels more ticks than fit in a narrow figure
         drawn["dtick"] = "D2" if decades < FEW_DECADES else math.ceil(decades / MOST_POWERS)
     return drawn | {"type": "log"}

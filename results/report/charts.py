@@ -202,7 +202,7 @@ def _across(key: str, label: str, qualities: Sequence[str]) -> Iterator[Chart]:
 def _sweeps(qualities: Sequence[str]) -> Iterator[Chart]:
     settings = ("compressor_name", "threshold", "density", "optimizer.lr")
     for metric in qualities:
-        columns = (*map(Setting, settings), BYTES, TOTAL_ERROR, metric)
+        columns: tuple[Quantity, ...] = (*map(Setting, settings), BYTES, TOTAL_ERROR, metric)
         yield Parallel(f"settings, bytes and {QUALITIES[metric]}", columns)
         yield Importance(metric)
     yield Importance(BYTES)

@@ -83,7 +83,7 @@ def workspace(entity: str, project: str, qualities: Sequence[str]) -> Any:
         settings=ws.WorkspaceSettings(max_runs=100),
         runset_settings=ws.RunsetSettings(
             groupby=[Config(key) for key in GROUPING],
-            group_colors=dict(COLOURS),
+            group_colors=dict(COLOURS.items()),
         ),
     )
     made._internal_runset_id = identity()
@@ -101,8 +101,9 @@ def report(entity: str, project: str, qualities: Sequence[str], *, online: bool)
         )
     ]
     for heading, panels in sections(qualities).items():
-        place = {"entity": entity, "project": project} if online else {}
-        runs = wr.Runset(name="All runs", groupby=[f"config.{key}" for key in GROUPING], **place)
+        runs = wr.Runset(name="All runs", groupby=[f"config.{key}" for key in GROUPING])
+        if online:
+            runs.entity, runs.project = entity, project
         runs._id = identity()
         drawn = [_panel(panel, identity) for panel in panels]
         for index, panel in enumerate(drawn):
@@ -135,7 +136,7 @@ def _of(chart: Chart) -> Any:
         return wr.LinePlot(
             title=chart.title,
             x=chart.x,
-            y=names,
+            y=list(names),
             title_x=chart.x_title,
             title_y=chart.y_title,
             log_y=chart.log_y,

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from results.figures.style import Styled
 from results.read.matching import by_method, by_setting
 from results.read.naming import family, names, order, part_name
 from results.read.run import Run
@@ -61,8 +62,12 @@ class Series:
     label: str  # the method, and the settings in which it differs from the subject's other series
     family: str  # the label without the method's numbers; each family has its own trade-off curve
     compressor: str
-    order: tuple  # sort key
+    order: tuple[Any, ...]  # sort key
     pages: tuple[Page, ...]  # seeds ascending
+
+    @property
+    def styled(self) -> Styled:
+        return Styled(self.label, self.compressor, self.family, self.order)
 
     @property
     def runs(self) -> list[Run]:
@@ -174,10 +179,9 @@ def machines(runs: Iterable[Run]) -> list[str]:
     lines = set()
     for run in runs:
         found = run.environment
-        packages = found.get("packages") if isinstance(found.get("packages"), dict) else {}
-        gpus = found.get("gpus") if isinstance(found.get("gpus"), list) else []
+        packages = found.get("packages", {})
         parts = [found.get("processor"), f"{found['cores']} cores" if found.get("cores") else None]
-        parts += [*gpus, f"Python {found['python']}" if found.get("python") else None]
+        parts += [*found.get("gpus", []), f"Python {found['python']}" if found.get("python") else None]
         parts += [f"torch {packages['torch']}" if packages.get("torch") else None]
         lines.add(", ".join(str(part) for part in parts if part) or "not recorded")
     return sorted(lines)

@@ -30,7 +30,7 @@ MARKS_SHOWN = 10  # of a curve's points
 
 def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
     """A metric over the steps: the mean over seeds as a line, with single seeds and intervals at marks."""
-    styles = line_styles(series)
+    styles = line_styles(one.styled for one in series)
     recorded = [one for one in series if all(measure.name in run.records for run in one.runs)]
     panel = description.curves(
         {one.label: one.runs for one in recorded}, STEPS, of_measure(measure), MOST_POINTS

@@ -39,7 +39,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     for one in series:
         families.setdefault(one.family, []).append(one)
     styles = line_styles(
-        (replace(members[0], label=family) for family, members in families.items()), marked=True
+        (members[0].styled._replace(label=family) for family, members in families.items()), marked=True
     )
     runs = {one.label: [run for run in one.runs if _has(run, x, y)] for one in series}
     methods = {label: found for label, found in runs.items() if found}

@@ -15,7 +15,7 @@ from results.report.html_page import Report, render
 KIND = "report"  # of the artifact, and the job type of its run
 
 
-def upload(entity: str, project: str, folders: Sequence[Path]) -> str:
+def upload(entity: str, project: str, folders: Sequence[Path]) -> str | None:
     """Draw all figures of the runs in ``folders``, make their page, upload both; return the run's address.
 
     Raises ``OSError`` and ``ValueError`` for unreadable runs, and the exceptions of W&B.

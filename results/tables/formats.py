@@ -49,7 +49,7 @@ def comma_separated(sections: Sequence[Section]) -> str:
 
 
 def _flat(section: Section, row: ComparedMethod) -> dict[str, object]:
-    line = {
+    line: dict[str, object] = {
         "setting": section.title,
         "method": row.method,
         "lambda": lambda_in_force(row.runs[0]),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from results.command import writing_over
 from results.escaping import in_spreadsheet
@@ -64,7 +65,7 @@ def long_table(runs: Iterable[Run]) -> pd.DataFrame:
 def write_table(table: pd.DataFrame, path: Path) -> None:
     with writing_over(path) as place:
         if path.suffix == ".csv":
-            text = table.select_dtypes("string").columns
+            text = [str(name) for name in table if table[name].dtype == "string"]
             safe = {name: table[name].map(in_spreadsheet, na_action="ignore") for name in text}
             table = table.assign(**safe)
             table.columns = [in_spreadsheet(name) for name in table.columns]
@@ -107,7 +108,7 @@ def _of_run(run: Run) -> Any:
     steps = run.records["step"].to_numpy()
     empty = np.full(len(steps), np.nan)
     epochs = run.records["epoch"].to_numpy(float) if "epoch" in run.records else empty
-    metrics = [name for name in run.records if name not in ("step", "epoch")]
+    metrics = [str(name) for name in run.records if name not in ("step", "epoch")]
     values = [run.records[name].to_numpy(float) for name in metrics] or [empty]
     there = [~np.isnan(of_metric) for of_metric in values]
     counts = [int(mask.sum()) for mask in there]
@@ -145,7 +146,7 @@ def _schema(is_text: bool = False) -> Any:
     return pa.schema(kinds.items())
 
 
-def _column(values: list[Any]) -> pd.Series:
+def _column(values: list[Any]) -> ExtensionArray:
     """Values as booleans, integers or floats if all have one of these types, else as text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:

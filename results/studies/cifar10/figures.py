@@ -12,11 +12,11 @@ import pandas as pd
 from results.compare.measures import num_parameters
 from results.figures import sheet
 from results.figures.description import curves, points
-from results.figures.groups import Series, code_note, other_seeds, seeds_of
+from results.figures.groups import code_note, other_seeds, seeds_of
 from results.figures.metrics import DENSITY, EPOCHS, FINAL_BYTES, LOSS, TOTAL_ERROR, Metric
 from results.figures.panels import MOST_POINTS, NothingToDraw
 from results.figures.saving import Figures
-from results.figures.style import line_styles
+from results.figures.style import Styled, line_styles
 from results.read.naming import lambda_in_force
 from results.read.run import Run
 from results.studies.cifar10.places import EF21_TOP_K, NONE, THREE, WHOLE, WORKERS, Methods, by_section
@@ -134,7 +134,7 @@ def _workers(found: Mapping[int, Methods]) -> Any:
     if not panels:
         raise NothingToDraw("no run of another number of workers")
     lines = [
-        Series(name, compressor=COLOUR_OF_WORKERS, family="", order=(place,))
+        Styled(name, compressor=COLOUR_OF_WORKERS, family="", order=(place,))
         for place, name in enumerate(drawn)
     ]
     labels = {name: name for name in drawn}
@@ -148,7 +148,7 @@ def _workers_label(number: int) -> str:
 
 def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> Any:
     lines = [
-        Series(label, "ef21" if label == EF21_TOP_K else runs[0].compressor, _family(label), (_sent(runs),))
+        Styled(label, "ef21" if label == EF21_TOP_K else runs[0].compressor, _family(label), (_sent(runs),))
         for label, runs in methods.items()
     ]
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}

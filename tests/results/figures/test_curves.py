@@ -60,7 +60,7 @@ def test_axis_keeps_room_for_means_not_for_endless_intervals() -> None:
     ],
 )
 def test_a_logarithmic_axis_has_readable_ticks(limits: tuple[float, float], shown: list[str]) -> None:
-    major, minor = scales.ticks(scales.Scale(True, limits))
+    major, minor = scales.ticks(limits)
     assert scales.tick_labels(major) == shown
     assert all(limits[0] <= value <= limits[1] for value in (*major, *minor))
 
@@ -68,6 +68,6 @@ def test_a_logarithmic_axis_has_readable_ticks(limits: tuple[float, float], show
 def test_no_logarithmic_axis_is_empty() -> None:
     for low in np.geomspace(1e-12, 1e6, 37):
         for factor in np.geomspace(1.01, 1e20, 41):
-            major, _ = scales.ticks(scales.Scale(True, (low, low * factor)))
+            major, _ = scales.ticks((low, low * factor))
             assert 2 <= len(major) <= 9, (low, factor, major)
             assert len(set(scales.tick_labels(major))) == len(major)
