@@ -29,6 +29,7 @@ from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.loop import run
+from trainers.requirements import require_trainable
 from trainers.run import training
 from trainers.run.build import build_training
 from trainers.step.advance import Advance
@@ -130,7 +131,9 @@ def _with_method(trainer: Training, config: dict[str, Any], name: str) -> Traini
     wire = make(config["wire"])
     method = (methods() | PLANTED)[name].method(threshold=0.02)
     size = trainer.layout.num_parameters
-    return replace(trainer, reducer=build_reducer(method, size, feedback, wire))
+    changed = replace(trainer, reducer=build_reducer(method, size, feedback, wire))
+    require_trainable(changed)
+    return changed
 
 
 def train_all(
