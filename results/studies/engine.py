@@ -189,12 +189,12 @@ class Look:
 
 
 def looks(pairs: Iterable[Sequence[str]], methods: Methods, measure: Measure) -> list[Look]:
-    """The comparisons of ``measure`` for which there are enough seeds."""
+    """The comparisons of ``measure`` for which there is a common seed."""
     found = []
     for one, other in pairs:
         if one in methods and other in methods:
             values = [measure.factor * each for each in differences(measure, methods[one], methods[other])]
-            found += [(one, other, values)] if len(values) >= LEAST_SEEDS else []
+            found += [(one, other, values)] if values else []
     return [Look(*each, len(found)) for each in found]
 
 

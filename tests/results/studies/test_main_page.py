@@ -75,6 +75,13 @@ def test_runs_of_a_single_worker_are_refused(tmp_path: Path, capsys: pytest.Capt
     assert "workers must be at least 2, got 1: nothing leaves" in capsys.readouterr().err
 
 
+def test_one_seed_has_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for compressor in ORDER:
+        write(tmp_path, compressor, 0)
+    assert main([str(tmp_path)]) == 0
+    assert "| `top_k` minus `none` | -2.00 (seeds: 1) | - | no verdict (1 seed) |" in capsys.readouterr().out
+
+
 def test_a_difference_within_its_interval_is_not_one(output: Path, tmp_path: Path) -> None:
     write(output / "later", "top_k", 0, model={"hidden": [1]})
     for seed, accuracy in ((0, 0.98), (1, 0.96), (2, 0.99)):

@@ -76,6 +76,12 @@ def test_words_follow_the_joint_intervals(output: Path, capsys: pytest.CaptureFi
     assert "threshold, bytes of Top-k 1 % beside Top-k" in flat
 
 
+def test_runs_of_one_method_make_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "top_k", 0)
+    assert main([str(tmp_path)]) == 0
+    assert "| none | - | no finished run |" in capsys.readouterr().out
+
+
 def test_a_threshold_of_no_sweep_is_refused(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(output, "hard_threshold", 0, threshold=0.5)
     assert main([str(output)]) == 1
