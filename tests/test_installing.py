@@ -36,7 +36,7 @@ def sources() -> list[Path]:
     [
         ("from data import x", "from total_error._lab.data import x"),
         ("def f():\n    from  run import x", "def f():\n    from  total_error._lab.run import x"),
-        ("import trainers.step.explicit as s, os", "import total_error._lab.trainers.step as s, os"),
+        ("import trainers.step.explicit as s, os", "import total_error._lab.trainers.step.explicit as s, os"),
         ("import data.shim  # noqa", "import total_error._lab.data.shim  # noqa"),
         ("é = 1; from results.read import x", "é = 1; from total_error._lab.results.read import x"),
         ("from datasets import data", "from datasets import data"),
