@@ -43,7 +43,8 @@ def main(config: DictConfig) -> float | None:
     take_ranks()
     now = HydraConfig.get()
     in_sweep = now.mode == RunMode.MULTIRUN
-    overrides = tuple(OmegaConf.to_container(now.overrides.task, resolve=False))
+    asked: Any = OmegaConf.to_container(now.overrides.task, resolve=False)  # a list
+    overrides: tuple[str, ...] = tuple(asked)
 
     def work() -> tuple[str, Path]:
         if not in_sweep:
