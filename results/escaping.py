@@ -1,15 +1,13 @@
-"""Escaping of text from run folders for Markdown, LaTeX, spreadsheets and terminals.
+"""Escaping of text from run folders for Markdown and LaTeX.
 
-The names, settings and facts in a run folder are not trusted. Every page and table escapes them with these
-functions; text that is already Markdown is ``Marked``.
+A name or setting may have any character. Every page and table escapes them with these functions; text that is
+already Markdown is ``Marked``.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 
 LATEX_LETTERS = 0x180  # up to Latin Extended-A
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001  wide ones count too
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*~$"}
 _MARKDOWN |= {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "²": "$^2$", "~": r"\textasciitilde{}", "≥": r"$\geq$"}
@@ -25,9 +23,7 @@ class Marked(str):
 
 
 def one_line(text: object) -> str:
-    """The text as one line without control characters, which could move a terminal's cursor."""
-    words = " ".join(str(text).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return " ".join(str(text).split())
 
 
 def in_markdown(text: object) -> str:
@@ -79,13 +75,3 @@ def _in_latex(character: str) -> str:
     if character in _LATEX:
         return _LATEX[character]
     return character if ord(character) < LATEX_LETTERS else f"U+{ord(character):04X}"
-
-
-def in_spreadsheet(value: object) -> object:
-    """A cell of a CSV file. Text that a spreadsheet would execute as a formula gets an apostrophe in front.
-
-    Numbers are not changed, including negative ones and numbers given as text.
-    """
-    if not isinstance(value, str) or _NUMBER.fullmatch(value):
-        return value
-    return f"'{value}" if value.lstrip(" \u00a0").startswith(_FORMULA) else value

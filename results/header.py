@@ -84,18 +84,17 @@ def of_runs(runs: Iterable[RunInfo], command: str, *, allow_modified: bool = Fal
 
 def machine_of(environment: dict[str, Any]) -> str:
     """Processor, cores, GPUs in use, system and versions, from a run's environment.json."""
-    packages = environment.get("packages")
-    torch = packages.get("torch") if isinstance(packages, dict) else None
+    torch = environment.get("packages", {}).get("torch")
     cores = environment.get("cores")
     facts = [
         environment.get("processor") or "processor not recorded",
         f"{cores} cores" if cores else "",
-        " and ".join(map(str, gpus)) if isinstance(gpus := environment.get("gpus"), list) else "",
+        " and ".join(environment.get("gpus", [])),
         str(environment.get("platform") or "").split("-")[0],
         f"Python {environment['python']}" if environment.get("python") else "",
         f"torch {torch}" if torch else "",
     ]
-    return ", ".join(_plain(fact) for fact in facts if fact)
+    return ", ".join(in_markdown(fact) for fact in facts if fact)
 
 
 def of_this_tree(command: str, machine: str) -> Header:
@@ -105,7 +104,7 @@ def of_this_tree(command: str, machine: str) -> Header:
     state = MODIFIED if git(here, "status", "--porcelain", "--untracked-files=no") else CLEAN
     date = time.strftime("%Y-%m-%d", time.gmtime())
     commits = ((commit, state),) if commit else ()
-    return Header(command=command, commits=commits, machine=_plain(machine), date=date)
+    return Header(command=command, commits=commits, machine=in_markdown(machine), date=date)
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -162,8 +161,3 @@ def _numbers(text: str) -> tuple[int, ...]:
             raise ValueError(f"a header's seeds must be numbers, got {text!r}")
         found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
     return tuple(found)
-
-
-def _plain(value: object) -> str:
-    """A fact in one line and without markup, because run folders are not trusted."""
-    return in_markdown(value)

@@ -9,7 +9,7 @@ from itertools import starmap
 from results.compare.comparison import ComparedMethod, Section
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
 from results.compare.verdicts import NOT_COMPARABLE
-from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
+from results.escaping import code, in_latex, in_markdown, markdown_table
 from results.read.naming import lambda_in_force, unused
 
 
@@ -43,8 +43,7 @@ def comma_separated(sections: Sequence[Section]) -> str:
     writer.writeheader()
     for section in sections:
         for row in section.rows:
-            line = _flat(section, row)
-            writer.writerow({key: in_spreadsheet(value) for key, value in line.items()})
+            writer.writerow(_flat(section, row))
     return text.getvalue()
 
 

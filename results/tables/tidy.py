@@ -5,7 +5,7 @@ under its name, and best values (``best.test/accuracy``). The long table has one
 the run's id, step, epoch and metric. Files end in .csv or .parquet; equal runs give equal bytes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from results.command import writing_over
-from results.escaping import in_spreadsheet
 from results.read.run import Run
 from results.read.settings import flatten
 
@@ -51,36 +50,26 @@ def wide_table(runs: Sequence[Run]) -> pd.DataFrame:
     )
 
 
-def long_table(runs: Iterable[Run]) -> pd.DataFrame:
-    """``id``, ``step``, ``epoch``, ``metric``, ``value``: a row for every number in the runs' records.
-
-    Rows are in the order of runs, metrics and steps. NaN has no row, because records do not distinguish it
-    from a metric that was not measured.
-    """
-    import pyarrow as pa
-
-    return pa.concat_tables(_arrow(list(runs))).to_pandas()
-
-
 def write_table(table: pd.DataFrame, path: Path) -> None:
     with writing_over(path) as place:
         if path.suffix == ".csv":
-            text = [str(name) for name in table if table[name].dtype == "string"]
-            safe = {name: table[name].map(in_spreadsheet, na_action="ignore") for name in text}
-            table = table.assign(**safe)
-            table.columns = [in_spreadsheet(name) for name in table.columns]
             table.to_csv(place, index=False, lineterminator="\n")
         else:
             table.to_parquet(place, index=False, engine="pyarrow")
 
 
 def write_long(runs: Sequence[Run], path: Path) -> None:
-    """Write the long table, a few runs at a time; a thousand runs would need gigabytes of memory."""
+    """Write ``id``, ``step``, ``epoch``, ``metric``, ``value``: a row for every number in the runs' records.
+
+    Rows are in the order of runs, metrics and steps. NaN has no row, because records do not distinguish it
+    from a metric that was not measured. It writes a few runs at a time, because a thousand runs would need
+    gigabytes of memory.
+    """
     writer = None
     with writing_over(path) as place, ExitStack() as opened:
         for batch in _arrow(runs):
             if path.suffix == ".csv":
-                batch = _for_spreadsheets(batch).cast(_schema(is_text=True))
+                batch = batch.cast(_schema(is_text=True))
             writer = writer or opened.enter_context(_writer(place, batch.schema, path.suffix))
             writer.write_table(batch)
 
@@ -124,18 +113,6 @@ def _of_run(run: Run) -> Any:
         np.concatenate([of_metric[mask] for of_metric, mask in zip(values, there, strict=True)]),
     ]
     return pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], schema=_schema())
-
-
-def _for_spreadsheets(batch: Any) -> Any:
-    """The same batch with text that a spreadsheet does not execute as a formula."""
-    import pyarrow as pa
-
-    for index, name in enumerate(batch.column_names):
-        if pa.types.is_dictionary(batch.schema.field(name).type):
-            column = batch[name].combine_chunks()
-            words = pa.array([in_spreadsheet(word) for word in column.dictionary.to_pylist()], pa.string())
-            batch = batch.set_column(index, name, pa.DictionaryArray.from_arrays(column.indices, words))
-    return batch
 
 
 def _schema(is_text: bool = False) -> Any:

@@ -1,17 +1,16 @@
-"""Escaping of run folders' text for Markdown, LaTeX, CSV and terminals."""
+"""Escaping of run folders' text for Markdown and LaTeX."""
 
 import html
 import re
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table, one_line
+from results.escaping import code, in_latex, in_markdown, markdown_table, one_line
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-# Characters with a meaning in Markdown, HTML, LaTeX and spreadsheets, often adjacent
+# Characters with a meaning in Markdown, HTML and LaTeX, often adjacent
 ANY_TEXT = st.text(st.sampled_from("ab1 \t\n=+-@#*_`~|\\<>&$%{}[]()!:/.\"'^é|\u202e\x1b"), max_size=24)
 HOSTILE = "<script>alert(1)</script> [x](javascript:y) ![z](//w) | `a` **b** $x^$ ~~c~~ \\"
 
@@ -84,15 +83,3 @@ def test_latex_reads_no_command_and_balanced_braces(text: str) -> None:
     assert "\\" not in plain and not re.search(r"[&%#~\[\]](?<!\{.)", re.sub(r"\{[\[\]]\}", "", plain))
     assert plain.count("{") == plain.count("}")
     assert "\n" not in tex and not tex.startswith("[")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["=1+1", "+a", "-a", "@SUM(A1)", "\t=1", "\r=1", " =1", '=HYPERLINK("x")', "-1+cmd|' /C calc'!A0", "＝1"],  # noqa: RUF001
-)
-def test_a_formula_is_text(text: str) -> None:
-    assert in_spreadsheet(text) == f"'{text}"
-
-
-def test_a_terminal_is_told_nothing() -> None:
-    assert one_line("a\n\x1b[2Jb\u202ec\ud800") == "a \\x1b[2Jb\\u202ec\\ud800"

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -11,10 +11,16 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results.read.folders import read_runs
+from results.read.run import Run
 from results.tables import tidy as table
-from results.tables.tidy import long_table, wide_table
+from results.tables.tidy import wide_table, write_long
 
 main = command_of_results("table")
+
+
+def long_table(runs: Sequence[Run], folder: Path) -> pd.DataFrame:
+    write_long(runs, folder / "all.parquet")
+    return pd.read_parquet(folder / "all.parquet")
 
 
 @pytest.fixture
@@ -46,9 +52,9 @@ def test_wide_has_a_row_per_run_and_a_column_per_setting(output: Path) -> None:
     assert list(wide.columns[7 : 7 + len(settings)]) == settings
 
 
-def test_long_has_a_row_per_recorded_number(output: Path) -> None:
+def test_long_has_a_row_per_recorded_number(output: Path, tmp_path: Path) -> None:
     runs = read_runs([output])
-    long = long_table(runs)
+    long = long_table(runs, tmp_path)
     expected = {
         (run.id, record["step"], record["epoch"], name): value
         for run in runs
@@ -60,12 +66,14 @@ def test_long_has_a_row_per_recorded_number(output: Path) -> None:
     assert found == expected and len(long) == len(expected)
 
 
-def test_long_table_in_several_parts_is_the_same(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_table_in_several_parts_is_the_same(
+    output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_run(output, seed=9, records=[{"step": 1, "new/metric": 2.5}, {"step": 2}])
     runs = read_runs([output])
-    whole = long_table(runs)
+    whole = long_table(runs, tmp_path)
     monkeypatch.setattr(table, "RUNS_AT_ONCE", 2)
-    pd.testing.assert_frame_equal(whole, long_table(runs), check_categorical=False)
+    pd.testing.assert_frame_equal(whole, long_table(runs, tmp_path), check_categorical=False)
     new = whole[whole["metric"] == "new/metric"]
     assert new["value"].tolist() == [2.5] and new["epoch"].isna().all()
 
@@ -81,8 +89,8 @@ def test_command_writes_the_same_bytes_twice(output: Path, tmp_path: Path, endin
     assert made[0] == made[1]
     read = pd.read_csv if ending == "csv" else pd.read_parquet
     runs = read_runs([output])
-    assert read(long)["value"].tolist() == long_table(runs)["value"].tolist()
-    assert read(long)["id"].astype(str).tolist() == long_table(runs)["id"].tolist()
+    assert read(long)["value"].tolist() == long_table(runs, tmp_path)["value"].tolist()
+    assert read(long)["id"].astype(str).tolist() == long_table(runs, tmp_path)["id"].tolist()
     assert read(wide)["test/accuracy"].tolist() == [0.9] * 4
     assert b"\r" not in made[0][0] or ending == "parquet"
 
