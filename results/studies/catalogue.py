@@ -24,9 +24,6 @@ STUDIES = tuple(sorted(OWN_CODE | {path.parent.name for path in (ROOT / PAGES).g
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     named = words[0] if words and not words[0].startswith("-") else None
-    if named is not None and named not in STUDIES:
-        print(f"error: no study {named!r}; there are {', '.join(STUDIES)}", file=sys.stderr)
-        return 2
     if named is None:
         if not {"-h", "--help"} & set(words):
             print(f"error: a study's name comes first; there are {', '.join(STUDIES)}", file=sys.stderr)
@@ -35,6 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
         general.add_argument("name", metavar="NAME", help="python -m results study NAME --help: its options")
         add_options(general)
         general.parse_args(["--help"])
+        return 0
+    if named not in STUDIES:
+        print(f"error: no study {named!r}; there are {', '.join(STUDIES)}", file=sys.stderr)
+        return 2
     study = load(named)
     own = parser(f"study {named}", f"{study.question}\n\n{__doc__.partition(chr(10))[2].strip()}")
     add_options(own, study)

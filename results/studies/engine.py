@@ -66,7 +66,7 @@ def page(
     if "code" not in told:
         require_several_workers(runs)
     methods = methods_of(folder.name, told, runs)
-    measures = measures_of(told)
+    measures, pairs = measures_of(told), told.get("comparisons")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"md": in_markdown, "code": code, "cell": _cell}
     template = environment.from_string((folder / "page.md.j2").read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def page(
         further=methods_of(folder.name, told, further) if further else {},
         groups=partial(groups, runs),
         measures=measures,
-        looks=looks(told.get("comparisons", ()), methods, next(iter(measures.values()), None)),
+        looks=looks(pairs, methods, next(iter(measures.values()))) if pairs else [],
         study=told,
         NOT_SHOWN=NOT_SHOWN,
         WITHOUT_INTERVAL=WITHOUT_INTERVAL,

@@ -26,7 +26,7 @@ __all__ = ["figures", "names"]
 def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     """The names of the template; ``tried`` are runs with the learning rates tried."""
     found = by_section(runs)
-    constants = {
+    constants: dict[str, Any] = {
         "NONE": NONE,
         "ACCORDION": ACCORDION,
         "THREE": THREE,

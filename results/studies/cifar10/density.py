@@ -22,9 +22,10 @@ def in_epoch(run: Run, number: int) -> float | None:
         if place == 0:
             sent.append((0, 0.0))
             continue
-        nearest = (epochs - place).abs().idxmin()
-        if abs(epochs[nearest] - place) > NEAR:
+        nearest = int((epochs - place).abs().argmin())
+        if abs(epochs.iloc[nearest] - place) > NEAR:
             return None
-        sent.append((int(nearest), means[nearest] * int(nearest)))
+        steps = int(means.index[nearest])
+        sent.append((steps, means.iloc[nearest] * steps))
     (first, before), (last, after) = sent
     return (after - before) / (last - first) if last > first else None

@@ -11,7 +11,7 @@ import pandas as pd
 
 from results.compare.measures import num_parameters
 from results.figures import sheet
-from results.figures.description import curves, points
+from results.figures.description import Panel, curves, points
 from results.figures.groups import code_note, other_seeds, seeds_of
 from results.figures.metrics import DENSITY, EPOCHS, FINAL_BYTES, LOSS, TOTAL_ERROR, Metric
 from results.figures.panels import MOST_POINTS, NothingToDraw
@@ -121,7 +121,8 @@ def _norms(methods: Drawn) -> Any:
 
 def _workers(found: Mapping[int, Methods]) -> Any:
     """A panel per method, a line per number of workers."""
-    panels, drawn = [], {}
+    panels: list[Panel] = []
+    drawn: dict[str, list[Run]] = {}
     for label in THREE:
         own = {
             _workers_label(number): list(methods[label].values())

@@ -1,7 +1,7 @@
 """The convex experiments beside the paper's numbers, as Markdown."""
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
 import numpy as np
@@ -164,7 +164,7 @@ def _ends(runs: list[Run]) -> str:
                 _mean_std([s["compression/total_error"] for s in last]),
             )
         )
-    header = ("experiment", "method", "seeds", "steps", "f(x) - f*", "squared distance to x*")
+    header = ["experiment", "method", "seeds", "steps", "f(x) - f*", "squared distance to x*"]
     header += ("bits handed over per worker, 32 per value", "bits handed over per worker, all", "total error")
     note = _text(
         """The paper counts 32 bits per kept value; the ledger counts float64 values, 32-bit indices and
@@ -190,7 +190,7 @@ def _heterogeneity(runs: list[Run]) -> str:
                 rows.append(_compared(names, pairs))
     if not rows:
         return ""
-    header = ("split", "methods", "seeds", "bytes that left a worker, of both", "f(x) - f*, top_k")
+    header = ["split", "methods", "seeds", "bytes that left a worker, of both", "f(x) - f*, top_k"]
     header += ("f(x) - f*, hard_threshold", "total error, top_k", "total error, hard_threshold")
     note = _text(
         """`experiment=convex/heterogeneity`: EF-GD on madelon, 20 workers. f(x) - f* is compared at equal
@@ -200,7 +200,7 @@ def _heterogeneity(runs: list[Run]) -> str:
     return "## Heterogeneous workers\n\n" + note + "\n" + _markdown(header, rows)
 
 
-def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple:
+def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple[object, ...]:
     """A row of the table: Top-k and a threshold, with the same seeds."""
     metric = "convex/suboptimality"
     equal = [min(run.summary[LINK_BYTES] for run in pair) for pair in pairs]
@@ -267,14 +267,14 @@ def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
     return float(run.curve(metric)[window].mean())
 
 
-def _mean_std(values: list[float]) -> str:
+def _mean_std(values: Sequence[float]) -> str:
     if not values:
         return "-"
     mean, spread = float(np.mean(values)), standard_deviation(values)
     return f"{mean:.4g}{counted(len(values))}" if spread is None else f"{mean:.4g} ± {spread:.2g}"
 
 
-def _markdown(header: tuple[str, ...], rows: list[tuple]) -> str:
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return markdown_table(header, rows, ["---"] * len(header))
 
 

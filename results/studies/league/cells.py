@@ -22,7 +22,7 @@ def train_methods(
     trained on it. Raises ``ValueError`` for another method that run.py refuses, after the trainings of the
     other methods.
     """
-    tasks, names = dict.fromkeys(tasks), dict.fromkeys(names)
+    tasks, names = list(dict.fromkeys(tasks)), list(dict.fromkeys(names))
     others = entries_of([name for name in names if name != BASELINE], knob)
     if fixed := [entry.name for entry in others if entry.knob is None]:
         train.report(f"{without_knob(fixed)}: one setting is trained, for all budgets that its bytes meet")

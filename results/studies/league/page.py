@@ -107,8 +107,8 @@ def _all_tasks(found: Sequence[TaskRuns]) -> str:
         is better: mean over seeds with a 95 % interval. In a column are methods that meet its budget on every
         task that at least two methods meet."""
     ordered = [row for _, row in sorted(rows, key=lambda each: (each[0], each[1][0]))]
-    shown = table(head, ordered) if ordered else "No two methods meet a budget.\n"
-    return "## All tasks\n\n" + paragraph(words) + "\n" + shown
+    ranked = table(head, ordered) if ordered else "No two methods meet a budget.\n"
+    return "## All tasks\n\n" + paragraph(words) + "\n" + ranked
 
 
 def _relative_rank(values: Sequence[float] | None) -> str:
