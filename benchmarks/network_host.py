@@ -31,7 +31,7 @@ from trainers.evaluation import evaluate
 from trainers.launch.memory import keep_freed_memory
 from trainers.launch.process_group import process_group
 from trainers.loop import run
-from trainers.network_model.step_costs import NAME as BREAK_EVEN
+from trainers.network_model.break_even import NAME as BREAK_EVEN
 from trainers.settings import WORKER_ORDER
 from trainers.step.advance import Advance, Outcome, Reduced
 from trainers.step.gradients import seed_worker

@@ -21,7 +21,7 @@ from network_measured import (
 )
 
 from results import header
-from trainers.network_model.step_costs import ANY_BANDWIDTH
+from trainers.network_model.break_even import ANY_BANDWIDTH
 
 
 def head(options: Any, command: str) -> list[str]:

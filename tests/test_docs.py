@@ -20,7 +20,7 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from results import header
 from trainers.comm.links import all_reduce_bytes, gather_bytes
-from trainers.network_model.step_costs import Cost, break_even
+from trainers.network_model.break_even import StepCost, break_even
 
 README = (ROOT / "README.md").read_text()
 
@@ -64,7 +64,7 @@ def test_the_guides_costs_on_a_gpu_are_those_measured() -> None:
     for label, size, (threshold, top_k) in expected:
         dense, sent = all_reduce_bytes(4 * size, 8), gather_bytes(8 * int(0.001 * size), 8)
         cells = [
-            f"{ms:.2f} | {break_even(Cost(ms / 1e3, 0, sent), Cost(0, 0, dense)) / 1e9:,.0f}"
+            f"{ms:.2f} | {break_even(StepCost(ms / 1e3, 0, sent), StepCost(0, 0, dense)) / 1e9:,.0f}"
             for ms in (threshold, top_k)
         ]
         assert f"| {label} | {' | '.join(cells)} |" in (ROOT / "docs/guides/your_network.md").read_text()

@@ -17,28 +17,22 @@ from trainers.comm.clock import Clock
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes, gather_bytes
 from trainers.hooks.script_times import ScriptTimes
-from trainers.network_model.step_costs import (
-    ANY_BANDWIDTH,
-    NAME,
-    ROUNDS,
-    Cost,
-    StepCosts,
-    break_even,
-)
+from trainers.network_model.break_even import ANY_BANDWIDTH, NAME, ROUNDS, StepCost, break_even
+from trainers.network_model.step_costs import StepCosts
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
-DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
+DENSE = StepCost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 
 
 def test_a_compression_that_takes_time_pays_below_a_bandwidth() -> None:
     """900 kB fewer and 30 ms more: 7.2 Mbit / 0.03 s = 240 Mbit/s."""
-    assert break_even(Cost(0.05, 2, 1e5), DENSE) == pytest.approx(240e6)
+    assert break_even(StepCost(0.05, 2, 1e5), DENSE) == pytest.approx(240e6)
 
 
 def test_rounds_cost_their_latency() -> None:
     """Two more rounds of 3 ms each: 7.2 Mbit / 0.036 s = 200 Mbit/s."""
-    assert break_even(Cost(0.05, 4, 1e5), DENSE, latency_seconds=0.003) == pytest.approx(200e6)
+    assert break_even(StepCost(0.05, 4, 1e5), DENSE, latency_seconds=0.003) == pytest.approx(200e6)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +45,7 @@ def test_rounds_cost_their_latency() -> None:
     ],
 )
 def test_what_always_and_what_never_pays(seconds: float, traffic_bytes: float, expected: float) -> None:
-    found = break_even(Cost(seconds, 2, traffic_bytes), DENSE)
+    found = break_even(StepCost(seconds, 2, traffic_bytes), DENSE)
     assert found == expected
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 

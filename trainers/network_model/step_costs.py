@@ -1,14 +1,10 @@
-"""Break-even: the bandwidth below which a run's compression is faster than dense training.
-
-The latency-bandwidth model of collectives: Thakur, Rabenseifner and Gropp, 2005,
-https://doi.org/10.1177/1094342005051521.
-"""
+"""Measured costs of a run's steps and of dense steps, and the break-even bandwidth that follows."""
 
 import statistics
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,43 +14,13 @@ from compressors.core.payloads import divide_all
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
-from trainers.network_model.break_even import ANY_BANDWIDTH
-from trainers.network_model.break_even import NAME as NAME
-from trainers.network_model.break_even import ROUNDS as ROUNDS
+from trainers.network_model.break_even import NAME, ROUNDS, StepCost, break_even
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
 STEPS = 1000  # number of last steps whose medians are computed
 REHEARSALS, ROUND_TRIPS = 3, 11
 LARGEST_REHEARSAL = 2**24  # elements; times of larger models are scaled up, to save memory
-
-
-class Cost(NamedTuple):
-    """Cost of a worker's step without forward pass, backward pass and update."""
-
-    seconds: float  # processor time of compression and aggregation
-    rounds: float  # sequential messages
-    traffic_bytes: float  # bytes that leave its machine, and ``Clock.detour_bytes``
-
-
-def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> float:
-    """Bandwidth in bits per second below which the compressed step is faster.
-
-    With each of n workers on its own machine, a step takes t + seconds + latency rounds + 8 traffic / B. The
-    time t of forward pass, backward pass and update is the same with and without compression. The two steps
-    take equal times at
-
-        B = 8 (traffic_dense - traffic) / (seconds - seconds_dense + latency (rounds - rounds_dense)).
-
-    Returns 0 if compression saves no bytes, and ``ANY_BANDWIDTH`` if it takes no additional time.
-    """
-    saved_bits = 8 * (dense.traffic_bytes - compressed.traffic_bytes)
-    extra_seconds = compressed.seconds - dense.seconds + latency_seconds * (compressed.rounds - dense.rounds)
-    if saved_bits < 0 or (saved_bits == 0 and extra_seconds >= 0):
-        return 0.0
-    if extra_seconds <= 0:
-        return ANY_BANDWIDTH
-    return min(ANY_BANDWIDTH, saved_bits / extra_seconds)
 
 
 class TimedStep(Protocol):
@@ -129,8 +95,8 @@ class StepCosts:
         rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 6]
         own, rehearsed, latency, lead, in_sequence, _ = rows.max(0).values.tolist()
         workers, size = self.communicator.size, self.layout.num_bytes
-        compressed = Cost(own + lead, in_sequence, rows[:, 5].mean().item())
-        dense = Cost(rehearsed, 2 * (workers - 1) * self.num_buckets, all_reduce_bytes(size, workers))
+        compressed = StepCost(own + lead, in_sequence, rows[:, 5].mean().item())
+        dense = StepCost(rehearsed, 2 * (workers - 1) * self.num_buckets, all_reduce_bytes(size, workers))
         return {NAME: break_even(compressed, dense, latency), ROUNDS: in_sequence}
 
 
