@@ -16,7 +16,7 @@ from command_line import ROOT
 
 from trainers.checkpoint.files import is_complete, read_checkpoint, step_folders
 from trainers.network_model.break_even import NAME as BREAK_EVEN
-from trainers.network_model.step_costs import ROUNDS
+from trainers.network_model.break_even import ROUNDS
 
 CLOCKED = ("wall_seconds", BREAK_EVEN, ROUNDS, "checksums")  # of the last session alone
 

@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 from trainers.checkpoint.saving import Checkpoints
 from trainers.network_model.break_even import NAME as BREAK_EVEN
-from trainers.network_model.step_costs import ROUNDS
+from trainers.network_model.break_even import ROUNDS
 from trainers.run import training
 from trainers.run.folder import RunFolder
 
