@@ -84,6 +84,7 @@ REFUSED = {
     "trainer.overlap=true": "trainer.overlap needs one worker per process: workers=4 but processes=1",
     "trainer.overlap=true workers=1 trainer.nonfinite=skip": "trainer.nonfinite=skip cannot be combined with",
     "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",
+    "trainer.overlap=true workers=1 diagnostics=gap": "needs the whole gradient: set trainer.overlap=false",
     "schedule=linear schedule.warmup_epochs=1 schedule.warmup_share=0.3": "warmup_share has no effect",
     "trainer.channels_last=true": "trainer.channels_last has no effect on a model without convolutions",
     "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect with this data",

@@ -77,7 +77,7 @@ def require_overlap_settings(
     if diagnostics:
         raise ValueError(
             f"trainer.overlap cannot be combined with diagnostics={','.join(diagnostics)}, "
-            "which needs the whole gradient: set training.overlap=false"
+            "which needs the whole gradient: set trainer.overlap=false"
         )
 
 
