@@ -180,6 +180,19 @@ def test_dense_training_and_a_single_worker_have_none() -> None:
     assert alone.summary() == {}
 
 
+@pytest.mark.parametrize("own", [[], [0.3, 0.5]])
+def test_processes_agree_on_whether_there_are_times(
+    monkeypatch: pytest.MonkeyPatch, own: list[float]
+) -> None:
+    """A GPU may have finished a step in one process alone: none of them begins the collectives."""
+    costs = costs_after_steps(build_reducer(TopK(density=0.1), 1000), 4, own, [40] * len(own))
+    asked: list[int] = []
+    monkeypatch.setattr(costs.communicator, "all_reduce_max", lambda number: asked.append(number) or 1)
+    monkeypatch.setattr(costs.communicator, "collect", lambda row: pytest.fail("the others do not collect"))
+    assert costs.summary() == {}
+    assert asked == [not own]
+
+
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
     small = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=3", "trainer.batch_size=8"]

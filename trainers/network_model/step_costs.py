@@ -75,12 +75,13 @@ class StepCosts:
         self.steps += 1
 
     def summary(self) -> dict[str, float]:
-        """Bandwidth and rounds by metric name, equal on all processes; empty if dense, and for one worker.
+        """Bandwidth and rounds by metric name, equal on all processes; empty if dense, for one worker, and as
+        long as a process has no times: a GPU's are read when it has finished a step.
 
         Times and rounds are medians over steps, of the slowest process; the first step is omitted because it
         loads kernels. Work of one worker counts in full if all others wait for it.
         """
-        if not self.seconds:
+        if self.nothing_to_compare or self.communicator.all_reduce_max(not self.seconds):
             return {}
         columns = self.seconds, self.rounds, self.leading_seconds or [0.0]
         seconds, rounds, leading = (list(column)[min(1, len(column) - 1) :] for column in columns)
