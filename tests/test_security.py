@@ -33,13 +33,16 @@ def log_file(marker: Path) -> dict:
     return {"version": 1, "root": {"handlers": ["x"]}, "handlers": {"x": handler}}
 
 
-SECTIONS = {  # of a stranger's file; the first two would create the marker
+SECTIONS = {  # of a stranger's file; all with a marker would create it
     "callbacks.x._args_.0._args_": lambda marker: {"callbacks": {"x": touch(marker)}},
     "job_logging.handlers.x.class": lambda marker: {"job_logging": log_file(marker)},
     "job.env_set.LD_PRELOAD": lambda marker: {"job": {"env_set": {"LD_PRELOAD": "/x.so"}}},
     "launcher._target_": lambda marker: {"launcher": {"_target_": "os.system"}},
     "callbacks": lambda marker: {"callbacks": "${x}"},
     "sweeper.params.+hydra.callbacks": lambda marker: {"sweeper": {"params": {"+hydra.callbacks": "{}"}}},
+    "sweeper.params.seed._args_.0._target_": lambda marker: {"sweeper": {"params": {"seed": touch(marker)}}},
+    "sweeper.params.x.0._args_.0._target_": lambda marker: {"sweeper": {"params": {"x": [touch(marker)]}}},
+    "sweeper.params.seed": lambda marker: {"sweeper": {"params": {"seed": "${budget.density}"}}},
 }
 
 
@@ -58,7 +61,7 @@ def test_a_strangers_file_names_no_code_for_hydra(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     marker = tmp_path / "marker"
-    words = strangers_file(tmp_path, SECTIONS[key](marker))
+    words = [*(["-m"] if key.startswith("sweeper") else []), *strangers_file(tmp_path, SECTIONS[key](marker))]
     status, said = say(monkeypatch, capfd, *words)
     assert status == 1 and said.count("\n") == 1 and f"a config file must not set hydra.{key}, " in said
     assert not marker.exists() and not (tmp_path / "o").exists()
@@ -86,6 +89,23 @@ def test_a_strangers_file_is_none_of_hydras(
             words.pop(0)  # --config-dir
         status, said = say(monkeypatch, capfd, "-m", *words, typed)
         assert status == 1 and said.count("\n") == 1 and "must not set hydra.launcher._target_" in said
+
+
+@pytest.mark.parametrize("place", ["callbacks.x", "launcher"])
+def test_our_own_files_are_none_of_hydras(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """Hydra would call the ``_target_`` of a setting to which our file refers."""
+    marker, words = tmp_path / "marker", strangers_file(tmp_path, {})
+    experiment = tmp_path / "theirs/experiment/nice.yaml"
+    content = {"defaults": [{f"/compressor@hydra.{place}": "top_k"}], "budget": {"density": touch(marker)}}
+    experiment.write_text("# @package _global_\n" + yaml.safe_dump(content))
+    status, said = say(monkeypatch, capfd, *words)
+    assert status == 1 and said.count("\n") == 1 and f"a config file must not set hydra.{place}, " in said
+    assert not marker.exists()
+    monkeypatch.setattr(hydra._internal.hydra, "ConfigLoaderImpl", ConfigLoaderImpl)
+    say(monkeypatch, capfd, *words)
+    assert marker.exists() == (place == "callbacks.x")
 
 
 @pytest.mark.parametrize(

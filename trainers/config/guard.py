@@ -31,8 +31,11 @@ from trainers.names import full_name
 
 _OWN_CALLBACK = ("hydra.callbacks.jobs._target_", "run.StartOfSweep")  # of conf/config.yaml
 _HARMLESS = re.compile(  # texts, folders and what a sweep crosses
-    r"hydra\.(output_subdir|(help|hydra_help|run|sweep)\..*|sweeper\.params\.(?!\W*hydra\b).*)", re.DOTALL
+    r"hydra\.(output_subdir|(help|hydra_help|run|sweep)\..*|sweeper\.params\.(?!\W*hydra\b|.*_target_).*)",
+    re.DOTALL,
 )
+_CROSSED = "hydra.sweeper.params."
+_OF_HYDRA = ("hydra/config", "hydra/output/default")  # Hydra's own files for the whole section
 
 
 class _Repository(ConfigRepository):
@@ -115,9 +118,12 @@ class GuardedLoader(ConfigLoaderImpl):
         if name.startswith(f"{FOR_AGENTS}/"):
             rule = f"is for the agents of Weights & Biases: use wandb sweep {name}.yaml"
             raise ConfigCompositionException(f"{name} {rule}")
+        content: Any = OmegaConf.to_container(found.config, resolve=False)
         scheme, _, folder = found.path.rpartition("://")
         if scheme in ("", "file") and found.provider != PACKAGES and Path(folder).resolve() != CONF:
-            _check_section(OmegaConf.to_container(found.config, resolve=False))
+            _check_section(content)
+        elif "hydra" in content and not _is_in_its_place(name, default.package or ""):
+            _refuse(str(default.package))
         return found
 
 
@@ -133,8 +139,24 @@ def _check_section(content: Any) -> None:
     """Raise if somebody else's file sets more of Hydra's section than ``_HARMLESS``."""
     section = {"hydra": content["hydra"]} if "hydra" in content else {}
     for key, value in flatten(section):
-        if not _HARMLESS.fullmatch(key) and (key, value) != _OWN_CALLBACK:
+        harmless = _HARMLESS.fullmatch(key) and (not key.startswith(_CROSSED) or _is_plain(value))
+        if not harmless and (key, value) != _OWN_CALLBACK:
             _refuse(key)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value cannot be or contain a mapping, whose ``_target_`` Hydra would call."""
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    return all(not isinstance(e, (dict, list, tuple)) and "${" not in str(e) for e in entries)
+
+
+def _is_in_its_place(name: str, package: str) -> bool:
+    """Whether one of our or Hydra's files is where it belongs: below ``hydra`` it could take over settings.
+
+    Hydra calls the ``_target_``s there with settings that refer to other parts, which anybody may set.
+    """
+    group = "hydra" if name in _OF_HYDRA else name.rpartition("/")[0].replace("/", ".")
+    return package in ("", "_global_", group)
 
 
 def _refuse(key: str) -> NoReturn:
