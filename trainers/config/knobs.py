@@ -42,7 +42,7 @@ def knob_of(overrides: list[str], key: str | None) -> dict[str, Any] | None:
     own = declared._asdict()
     del own["setting"], own["others"]
     shape = {"is_whole": isinstance(value, int), "is_ragged": method.traits.ragged}
-    return {**own, **shape, "factors": factors, "value": value}
+    return {**own, **shape, "factors": factors, "value": value if is_real(value) else None}
 
 
 def _key(key: str, references: Config) -> str:

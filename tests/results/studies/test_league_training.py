@@ -300,6 +300,11 @@ def test_a_knob_without_effect_or_number_is_one_line() -> None:
         entry_of("top_k", "compressor.nothing")
 
 
+def test_a_knob_may_have_its_value_from_the_class() -> None:
+    found = answer_here("trainers.config.knobs", [[["compressor=adacomp", "~compressor.conv_bin"], None]])
+    assert found[0]["value"] is None and "+compressor.conv_bin" in found[0]["factors"]
+
+
 def test_methods_without_a_knob_are_said_in_one_line() -> None:
     train, lines = Trained(lambda _: 1e8 / 32), []
     train.report = lines.append
