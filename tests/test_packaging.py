@@ -44,7 +44,7 @@ def test_windows_is_answered_in_one_line() -> None:
     code = "import runpy, sys; sys.platform = 'win32'; runpy.run_path('run.py', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: Windows has neither ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: Windows has no fork") and done.stderr.count("\n") == 1
 
 
 def test_the_files_that_start_first_exist() -> None:

@@ -50,7 +50,7 @@ class Job:
 def start_sweep(folder: Path) -> Path:
     """Make the folder for the files of a new sweep's jobs, inside ``folder``, and return it.
 
-    Raises ``OSError`` if it cannot be made, or if ``folder`` contains a link.
+    Raises ``OSError`` if it cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())

@@ -32,7 +32,7 @@ class StoppedError(Exception):
 def begin_command() -> None:
     """Signal handlers and parents of a command that trains, set before its slow imports."""
     if sys.platform == "win32":
-        sys.exit("error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md")
+        sys.exit("error: Windows has no fork: use WSL, see docs/getting_started.md")
     leave_when_interrupted()
     end_with_torchrun()
     stop_with_starter()
