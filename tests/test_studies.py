@@ -1,5 +1,6 @@
 """Sweeps of studies: one name everywhere, one command that runs them, unchanged run ids."""
 
+import os
 import subprocess
 import sys
 import time
@@ -254,6 +255,14 @@ def test_a_signal_to_a_study_reaches_its_training(
     while not reached.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert reached.exists()
+
+
+def test_a_killed_command_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    words = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    with Commands() as commands, pytest.raises(KeyboardInterrupt):
+        commands.run(words, dict(os.environ))
+    said = capfd.readouterr().err
+    assert said.endswith("was killed by SIGKILL\n") and said.count("\n") == 1 and commands.status == 137
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
@@ -29,7 +30,8 @@ class Commands:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; ``options`` are those of ``subprocess.Popen``.
 
-        Raises ``KeyboardInterrupt`` if a signal was received before or meanwhile.
+        Raises ``KeyboardInterrupt`` if a signal was received before or meanwhile, and if one has ended the
+        command, with a line unless it asks to stop.
         """
         if self.signals:
             raise KeyboardInterrupt
@@ -41,7 +43,11 @@ class Commands:
             output, errors = process.communicate()
             self._running.remove(process)
         if process.returncode < 0 or process.returncode >= 128:
-            self.signals.append(abs(process.returncode) % 128)
+            number = abs(process.returncode) % 128
+            if number in {*signal.Signals} - {*_SIGNALS}:  # such as for exhausted memory
+                killed = f"error: {' '.join(words[1:])} was killed by {signal.Signals(number).name}"
+                print(killed, file=sys.stderr, flush=True)
+            self.signals.append(number)
         if self.signals:
             raise KeyboardInterrupt
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
