@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--density", type=float, help="of Top-k and hard threshold (default 0.001)")
     own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
     own.add_argument("--steps", type=int, help="to measure (default 5)")
-    options = own.parse_args(arguments)
+    options = own.parse_intermixed_args(arguments)  # overrides may also follow options
     # words after --bandwidth RATE
     after = [word for word in options.bandwidth if "=" in word or Path(word).is_dir()]
     options.words += after

@@ -98,3 +98,4 @@ def test_help_shows_what_the_chosen_files_say() -> None:
     ):
         assert said in text, said
     assert "_target_" not in done.stdout
+    assert "exception: " not in done.stdout  # a file that the config chooses, not the user

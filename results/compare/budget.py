@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
     own.add_argument("--start", type=float, help="first setting tried; a good guess saves pilots")
     own.add_argument("--to", type=Path, help="write the budget here")
-    options = own.parse_args(arguments)
+    options = own.parse_intermixed_args(arguments)  # overrides may also follow options
     return in_a_line(lambda: _work(options))
 
 

@@ -141,6 +141,6 @@ def _lines(settings: Mapping[str, Any], before: Key = ()) -> Iterator[tuple[Key,
 
 def _groups(hydras: Any, width: int) -> Iterator[str]:
     for line in hydras.format_config_groups(
-        lambda name: name.split("/")[0] != "hydra" and name != FOR_AGENTS
+        lambda name: name.split("/")[0] not in ("hydra", "exception") and name != FOR_AGENTS
     ).splitlines():
         yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)

@@ -201,3 +201,10 @@ def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.C
         budget.run_pilot(method("top_k"), 0.1, [*small, f"output={tmp_path}", "tracker=none"], "handed").sent
         > 0
     )
+
+
+def test_overrides_may_follow_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(budget, "_work", lambda options: seen.append(options.overrides))
+    assert budget.main(["experiment=quick", "--density", "0.01", "trainer.steps=20"]) == 0
+    assert seen == [["experiment=quick", "trainer.steps=20"]]
