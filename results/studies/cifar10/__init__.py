@@ -1,4 +1,4 @@
-"""What the page of CIFAR-10 has beyond the engine: its sections, cells and figures."""
+"""The CIFAR-10 study beyond the engine: sections, cells and figures of its page."""
 
 from collections.abc import Sequence
 from typing import Any
