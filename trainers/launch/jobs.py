@@ -128,7 +128,7 @@ def perform_alone(work: Work, refusal: type[Exception]) -> int:
     except StoppedError as stop:
         stop.print_message()
         return 128 + stop.signal
-    except Exception:
+    except Exception:  # a fault of the code: Hydra would hide its traceback
         traceback.print_exc()
         return 1
     return 0
