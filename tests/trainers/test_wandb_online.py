@@ -128,8 +128,9 @@ def test_identity_and_records_are_those_without_a_tracker(finished: SimpleNamesp
 def test_an_offline_run_is_uploaded_by_its_command(server: WandbServer, tmp_path: Path) -> None:
     result = command(*QUICK, f"output={tmp_path}", HOME=str(tmp_path))
     assert result.returncode == 0, result.stderr
-    (line,) = [one for one in result.stdout.splitlines() if one.startswith("to Weights & Biases: ")]
-    words = line.removeprefix("to Weights & Biases: ").split()
+    lines = [one for one in result.stdout.splitlines() if one.startswith("to Weights & Biases: ")]
+    assert len(lines) == 1, result.stdout + result.stderr
+    words = lines[0].removeprefix("to Weights & Biases: ").split()
     assert words[:2] == ["wandb", "sync"]
     status, said = wandb(server, *words[1:], home=tmp_path)
     assert status == 0, said
