@@ -137,6 +137,10 @@ def refusals(process: int, processes: int) -> list[str]:
             said.append(str(error))
 
     refused(network())
+    twice = network()
+    sharded(twice)
+    compress_replicas(twice, reducer, mesh["replicate"])
+    refused(twice)
     native = network()
     fully_shard(native, mesh=mesh)
     refused(native)

@@ -54,6 +54,8 @@ def test_what_cannot_be_compressed_is_refused_in_a_line() -> None:
     for said in run_in_processes(refusals, REPLICAS * SHARDS):
         assert said == [
             "Network has no module with fully_shard and trainable parameters",
+            "compress_replicas needs a model that it has not compressed before: a module takes one "
+            "all-reduce hook, once",
             "fully_shard must have a mesh of one dimension, such as mesh['shard']: with two it averages all "
             "gradients itself, got 2 for first.weight",
             "every parameter must be below a module with fully_shard, got first.weight",

@@ -12,6 +12,7 @@ each part.
 """
 
 import math
+import weakref
 from functools import partial
 
 import torch
@@ -23,6 +24,9 @@ from torch.distributed.tensor import DTensor
 from compressors.api import Reducer
 from trainers.comm.communicator import Communicator
 from trainers.hooks.ddp import CompressionState
+
+# Modules with a hook, which a second one would replace
+_compressed: weakref.WeakSet[FSDPModule] = weakref.WeakSet()
 
 
 class LocalShards(nn.Module):
@@ -56,14 +60,19 @@ def compress_replicas(
 
     ``model`` and the modules below it are sharded by ``fully_shard`` over a mesh of one dimension.
     ``replicas`` is the mesh, of one dimension, of the processes that hold the same shard. Raises
-    ``ValueError``, one line, for a model that is not sharded in this way. In a backward pass ``ValueError``
-    is raised for parameters without a gradient, whose shards are missing from FSDP2's buffer, and for a
-    ``reduce_dtype`` that is not the parameters' dtype. Not supported: native HSDP (a mesh of two dimensions,
-    which has its own all-reduce), ``shard_placement_fn``, and ``scope=global``.
+    ``ValueError``, one line, for a model that is not sharded in this way, or is compressed already. In a
+    backward pass ``ValueError`` is raised for parameters without a gradient, whose shards are missing from
+    FSDP2's buffer, and for a ``reduce_dtype`` that is not the parameters' dtype. Not supported: native HSDP
+    (a mesh of two dimensions, which has its own all-reduce), ``shard_placement_fn``, and ``scope=global``.
     """
     if replicas.ndim != 1:
         raise ValueError(f"replicas must be a mesh of one dimension, got {replicas.ndim}")
     groups, shards = _groups_of(model)
+    if any(module in _compressed for module, _ in groups):
+        raise ValueError(
+            "compress_replicas needs a model that it has not compressed before: a module takes one "
+            "all-reduce hook, once"
+        )
     workers = replicas.size()
     communicator = Communicator(
         workers,
@@ -78,6 +87,7 @@ def compress_replicas(
     arrived: set[int] = set()
     for number, (module, group) in enumerate(groups):
         module.set_all_reduce_hook(partial(_reduce, state, group, number, len(groups), arrived))
+        _compressed.add(module)
     return state
 
 
