@@ -36,6 +36,8 @@ def test_settings_of_hydra_without_effect_are_refused(word: str) -> None:
     [
         ("größe=1", "settings and options have ASCII characters only, got größe=1"),
         ("\u2013m", "settings and options have ASCII characters only, got \u2013m"),
+        ("trainer.steps", "trainer.steps must have a value, as trainer.steps=VALUE"),
+        ("+top_k", "top_k must have a value, as top_k=VALUE"),
         ("seed=", "seed must have a value: seed=null for none, \"seed=''\" for an empty text"),
         ("name=ö", "name: a value with other than ASCII characters needs quotes: \"name='ö'\""),
         ("budget.threshold=None", "budget.threshold must be null for no value, got None, which is a text"),
@@ -48,6 +50,13 @@ def test_settings_of_hydra_without_effect_are_refused(word: str) -> None:
 def test_words_that_hydra_misreads_are_refused(word: str, said: str) -> None:
     with pytest.raises(ValueError, match=rf"^{re.escape(said)}$"):
         words.checked([word])
+
+
+def test_a_deletion_needs_no_value() -> None:
+    assert words.checked(["~optimizer.momentum", "--config-name", "config"]) == [
+        *("--config-name", "config"),
+        "~optimizer.momentum",
+    ]
 
 
 def test_a_quoted_value_may_have_any_characters(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def _require_readable(words: Sequence[str]) -> None:
 def options_first(words: list[str]) -> list[str]:
     """The words with options before overrides, as Hydra requires; ``-m`` is omitted if there is ``--cfg``.
 
-    Raises ``ValueError`` for unknown options, and for the one that opens a pickle.
+    Raises ``ValueError`` for unknown options, the one that opens a pickle, and settings without ``=``.
     """
     parser = get_args_parser()
     parser.allow_abbrev = False  # --experiment=NAME would be taken for --experimental-rerun
@@ -64,6 +64,9 @@ def options_first(words: list[str]) -> list[str]:
         raise ValueError("--experimental-rerun is not supported: it loads a pickle, which can run code")
     options = list(words)
     for override in parsed.overrides:
+        if "=" not in override and not override.startswith("~"):
+            key = override.lstrip("+")
+            raise ValueError(f"{key} must have a value, as {key}=VALUE")
         options.remove(override)
     if parsed.cfg is not None:
         options = [word for word in options if word not in ("-m", "--multirun")]
