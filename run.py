@@ -37,7 +37,7 @@ def main(config: DictConfig) -> float | None:
     Raises ``SystemExit`` with the status of the only job, if it is not finished.
     """
     from trainers.config.searches import reached, refuse_sweep
-    from trainers.launch.jobs import FAILED, Job, current_sweep, perform, perform_alone, set_overrides
+    from trainers.launch.jobs import Job, current_sweep, perform, perform_alone, set_overrides
     from trainers.launch.slurm import take_ranks
 
     take_ranks()
@@ -60,7 +60,7 @@ def main(config: DictConfig) -> float | None:
         sweep = current_sweep()
         assert sweep is not None  # ``StartOfSweep`` has run
         done = perform(sweep, Job(now.job.num, overrides), work, ConfigError)
-        return None if done.status == FAILED else reached(config.get("tracker") or {}, Path(done.folder))
+        return reached(config.get("tracker") or {}, Path(done.folder)) if done.folder else None
     if status := perform_alone(work, ConfigError):
         sys.exit(status)
     return None

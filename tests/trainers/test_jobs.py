@@ -72,10 +72,10 @@ def test_the_table_of_a_stopped_sweep_lists_the_jobs_not_started(
         sweep_plan.forget()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [" ".join(row) for row in rows] == [
-        "1 failed 0 seed=0 interrupted",
+        "1 interrupted 0 seed=0",
         "2 not started 0 seed=1",
         "3 not started 0 seed=2",
-        "1 failed, 2 not started",
+        "1 interrupted, 2 not started",
     ]
 
 

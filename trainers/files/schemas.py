@@ -92,7 +92,7 @@ class Environment(Open):
 class Job(Strict):
     number: Count
     overrides: list[str]
-    status: Literal["failed", "finished", "lost", "skipped"]
+    status: Literal["failed", "finished", "interrupted", "lost", "skipped"]
     reason: str
     folder: str
     seconds: NotNegative

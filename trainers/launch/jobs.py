@@ -23,15 +23,17 @@ from trainers.launch import sweep_plan
 from trainers.launch.parallel import is_stopping, raise_when_stopped, stopping_with_sweep
 from trainers.launch.stopping import StoppedError
 
-FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
-NOT_STARTED = "not started"
-INTERRUPTED = "interrupted"
+FINISHED, SKIPPED, FAILED, LOST = "finished", "skipped", "failed", "lost"
+INTERRUPTED, NOT_STARTED = "interrupted", "not started"
 Work = Callable[[], tuple[str, Path]]
 _FOLDER = "TOTAL_ERROR_JOBS"  # environment variable: folder of the jobs' files; new processes inherit it
 _COMMAND = "TOTAL_ERROR_COMMAND"
 _OVERRIDES = "TOTAL_ERROR_OVERRIDES"  # of the running job
 _PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # such as "job 3 of 9", in processes of jobs that run in parallel
-_STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim", NOT_STARTED: "dim"}
+_STYLES = {  # of the terminal, by status
+    **{FINISHED: "green", SKIPPED: "dim", FAILED: "red", LOST: "red"},
+    **{INTERRUPTED: "yellow", NOT_STARTED: "dim"},
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     other exception is a fault in this job's code; it is reported, and the other jobs continue.
     """
     if is_stopping(jobs):
-        return replace(job, status=FAILED, reason=INTERRUPTED)
+        return replace(job, status=INTERRUPTED, reason="")
     running = sum(other.status == LOST for other in read_jobs(jobs))
     job = replace(job, at_once=running + 1)
     report(jobs, job)
@@ -161,7 +163,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     except (StoppedError, KeyboardInterrupt) as stop:
         if isinstance(stop, StoppedError):  # the job ran in this process
             stop.print_message()
-        job = replace(job, status=FAILED, reason=INTERRUPTED)
+        job = replace(job, status=INTERRUPTED, reason="")
         if not is_below:  # the sweep stops with this process
             report(jobs, replace(job, seconds=time.perf_counter() - started))
             raise KeyboardInterrupt from stop
@@ -242,8 +244,7 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
     console = console or Console(width=None if os.isatty(1) else 160)
     console.print(table)
     counts = Counter(job.status for job in jobs)
-    order = (FINISHED, SKIPPED, FAILED, LOST, NOT_STARTED)
-    console.print(", ".join(f"{counts[status]} {status}" for status in order if counts[status]))
+    console.print(", ".join(f"{counts[status]} {status}" for status in _STYLES if counts[status]))
 
 
 def _first_alike(jobs: Sequence[Job], job: Job) -> str:
@@ -261,9 +262,7 @@ def end_sweep(interrupted: bool = False) -> int:
     sweep = current_sweep()
     jobs = read_jobs(sweep) if sweep is not None else []
     if interrupted:
-        jobs = [
-            replace(job, status=FAILED, reason=INTERRUPTED) if job.status == LOST else job for job in jobs
-        ]
+        jobs = [replace(job, status=INTERRUPTED, reason="") if job.status == LOST else job for job in jobs]
     started = {job.number for job in jobs}
     jobs += [
         Job(number, overrides, NOT_STARTED, reason="")
