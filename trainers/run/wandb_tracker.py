@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Summary = Mapping[str, object]  # of a run
 _START_SECONDS = 30.0  # limit for W&B's start before the training; after it the run is recorded offline
+_SERVICE_SECONDS = "120"  # limit for the start of its process; W&B's own, 30, is missed on busy cores
 _UPLOAD_SECONDS = 60.0  # limit for uploads after the training; the rest is kept on disk
 _AXES = ("step", "epoch", LINK_BYTES)
 _FILES = (CONFIG, SUMMARY, RECORDS, ENVIRONMENT)  # of a run folder
@@ -77,6 +78,7 @@ class WeightsAndBiases:
         quiet.finish_timeout_raises = True
         if "WANDB_INIT_TIMEOUT" not in os.environ:
             quiet.init_timeout = _START_SECONDS
+        os.environ.setdefault("WANDB__SERVICE_WAIT", _SERVICE_SECONDS)
         logging.raiseExceptions = False  # on a full disk, W&B's log would print an error for every line
         name = self._id()
         resume: Literal["allow"] | None = "allow" if self.continues else None
