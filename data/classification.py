@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data.partition import check_partition, check_passes
-from data.sampler import ShardSampler, epochs_per_step, shard_samplers
+from data.partition import Sharing
+from data.sampler import ShardLoader, shard_loader
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]  # random map of [B, C, H, W] to the same shape
 
@@ -76,28 +76,22 @@ class Split:
 class ClassificationDataset:
     """Training and held-out samples on one device, normalised and augmented batch by batch.
 
-    ``mean`` and ``std`` are per channel, of pixels in [0, 1]. ``reshard`` and ``drop_last`` are those of
-    ``data.sampler.shard_samplers``. Raises ``ValueError`` for an unknown ``partition`` or ``reshard``,
-    for a split without samples, and for labels that do not match the samples or the classes.
+    ``mean`` and ``std`` are per channel, of pixels in [0, 1]. Raises ``ValueError`` for a split without
+    samples, and for labels that do not match the samples or the classes.
     """
 
     train: Split
     test: Split
     num_classes: int
-    partition: str = "iid"
-    alpha: float | None = None
+    sharing: Sharing = Sharing()  # noqa: RUF009  frozen
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     augmentation: Augment | None = None
     validation: Split | None = None
-    reshard: str = "never"
-    drop_last: bool = False
 
     task = Classification()
 
     def __post_init__(self) -> None:
-        check_partition(self.partition, self.alpha)
-        check_passes(self.partition, self.reshard, self.drop_last)
         for name, part in {"training": self.train, **self.held_out}.items():
             if not len(part.inputs) == len(part.targets) > 0:
                 raise ValueError(
@@ -133,37 +127,14 @@ class ClassificationDataset:
         local_workers: range,
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
-    ) -> "ShardLoader":
-        """Batches of the workers in ``local_workers``; raises like ``samplers``."""
-        samplers = self.samplers(workers, local_workers, batch_size, generator_of)
-        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return ShardLoader(self, local_workers, samplers, generator_of, share)
+    ) -> ShardLoader:
+        """Batches of the workers in ``local_workers``; raises like ``shard_loader``."""
 
-    def samplers(
-        self,
-        workers: int,
-        local_workers: range,
-        batch_size: int | None,
-        generator_of: Callable[..., torch.Generator],
-    ) -> list[ShardSampler]:
-        """One sampler for each worker in ``local_workers``; ``generator_of(*salt)`` returns a generator.
+        def read(indices: Tensor, step: int, worker: int) -> LabelledBatch:
+            return self.train_batch(indices, generator_of("augment", step, worker))
 
-        Without a ``batch_size`` a batch is the worker's whole shard.
-
-        Raises ``ValueError`` as ``shard_samplers`` does, also for a shard of another process.
-        """
         targets = self.train.targets.cpu()
-        samplers = shard_samplers(
-            targets,
-            workers,
-            batch_size,
-            self.partition,
-            self.alpha,
-            generator_of,
-            reshard=self.reshard,
-            drop_last=self.drop_last,
-        )
-        return [samplers[worker] for worker in local_workers]
+        return shard_loader(read, targets, workers, local_workers, batch_size, generator_of, self.sharing)
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> LabelledBatch:
         """Normalised training samples at ``indices`` [B], augmented with draws from ``generator``."""
@@ -193,24 +164,6 @@ def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
     shape = (-1, *[1] * (inputs.dim() - 2))
     means, stds = (torch.tensor(own).to(inputs.device, non_blocking=True).view(shape) for own in (mean, std))
     return inputs.sub(means).div_(stds)
-
-
-@dataclass(frozen=True)
-class ShardLoader:
-    """Augmented batches of the local workers, drawn from their shards."""
-
-    dataset: ClassificationDataset
-    local_workers: range
-    samplers: list[ShardSampler]
-    generator_of: Callable[..., torch.Generator]
-    epochs_per_step: float  # epochs per step of all n workers
-
-    def batches(self, step: int) -> list[LabelledBatch]:
-        """W batches, determined by ``step`` alone."""
-        return [
-            self.dataset.train_batch(sampler.batch(step), self.generator_of("augment", step, worker))
-            for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
-        ]
 
 
 def require_labels(path: Path, labels: Tensor, num_classes: int) -> None:

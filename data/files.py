@@ -4,7 +4,7 @@ import bz2
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +18,12 @@ def path_of(setting: str, path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ValueError(f"{setting} must begin with a known home folder, got {path!r}") from error
+
+
+def find(folder: Path, name: str, suffixes: Iterable[str]) -> Path | None:
+    """The file ``name`` in ``folder``, with the first of ``suffixes`` under which there is one."""
+    candidates = (folder / (name + suffix) for suffix in suffixes)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def not_downloaded(data: str, root: Path, path: Path, other_names: str = "") -> FileNotFoundError:

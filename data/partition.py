@@ -1,5 +1,7 @@
 """Partitions of the training samples over n workers."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,13 +22,27 @@ def check_partition(partition: str, alpha: float | None) -> None:
         raise ValueError(f"data.alpha must be {rule}, got {shown(alpha)}")
 
 
-def check_passes(partition: str, reshard: str, drop_last: bool) -> None:
-    """Raise ``ValueError`` for invalid settings, and for ``reshard`` without the iid partition."""
-    if reshard not in RESHARDS:
-        raise ValueError(f"data.reshard must be one of {', '.join(RESHARDS)}, got {reshard!r}")
-    if reshard == "epoch" and partition != "iid":
-        raise ValueError(f"data.reshard=epoch needs data.partition=iid, got {partition!r}")
-    require_flag("data.drop_last", drop_last)
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """Settings of a dataset by which its training samples are shared over the workers.
+
+    ``partition`` and ``alpha`` are those of ``split``. ``reshard="epoch"`` splits the samples anew for each
+    pass. With ``drop_last`` a pass has the full batches of the smallest shard, else it reads whole shards.
+    Raises ``ValueError`` for invalid settings, and for ``reshard`` without the iid partition.
+    """
+
+    partition: str = "iid"
+    alpha: float | None = None
+    reshard: str = "never"
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        check_partition(self.partition, self.alpha)
+        if self.reshard not in RESHARDS:
+            raise ValueError(f"data.reshard must be one of {', '.join(RESHARDS)}, got {self.reshard!r}")
+        if self.reshard == "epoch" and self.partition != "iid":
+            raise ValueError(f"data.reshard=epoch needs data.partition=iid, got {self.partition!r}")
+        require_flag("data.drop_last", self.drop_last)
 
 
 def split(

@@ -1,12 +1,14 @@
-"""Order of the samples of a worker's shard."""
+"""Order of the samples of a worker's shard, and the loader that reads them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
 
-from data.partition import split
+from data.partition import Sharing, split
+from data.protocols import Batch
 
 
 class ShardSampler:
@@ -65,56 +67,69 @@ class ShardSampler:
         return self._order
 
 
-def shard_samplers(
+@dataclass(frozen=True)
+class ShardLoader:
+    """Batches of the local workers: ``read(indices, step, worker)`` of their samplers' indices."""
+
+    read: Callable[[Tensor, int, int], Batch]
+    local_workers: range
+    samplers: list[ShardSampler]  # of the local workers
+    epochs_per_step: float  # epochs per step of all n workers
+
+    def batches(self, step: int) -> list[Batch]:
+        """W batches, determined by ``step`` alone."""
+        return [
+            self.read(sampler.batch(step), step, worker)
+            for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
+        ]
+
+
+def shard_loader(
+    read: Callable[[Tensor, int, int], Batch],
     targets: Tensor,
     workers: int,
+    local_workers: range,
     batch_size: int | None,
-    partition: str,
-    alpha: float | None,
     generator_of: Callable[..., torch.Generator],
-    *,
-    reshard: str = "never",
-    drop_last: bool = False,
-) -> list[ShardSampler]:
-    """One sampler for each of the n workers; ``generator_of(*salt)`` returns a random generator.
+    sharing: Sharing,
+) -> ShardLoader:
+    """The loader of the workers in ``local_workers``; ``generator_of(*salt)`` returns a random generator.
 
     ``targets`` is [N] int64 on the CPU. Without a ``batch_size`` a batch is the worker's whole shard.
-    ``reshard="epoch"`` partitions the samples anew for each pass. With ``drop_last`` the number of
-    batches per pass is the number of full batches in the smallest shard. Raises ``ValueError`` for more
-    workers than samples, for a batch larger than any worker's shard, and for ``reshard`` or ``drop_last``
-    without a ``batch_size``.
+    Raises ``ValueError`` for more workers than samples, for a batch larger than any worker's shard, also
+    one of another process, and for ``reshard`` or ``drop_last`` without a ``batch_size``.
     """
-    if batch_size is None and (reshard == "epoch" or drop_last):
-        setting = "data.reshard=epoch" if reshard == "epoch" else "data.drop_last"
+    redeals = sharing.reshard == "epoch"
+    if batch_size is None and (redeals or sharing.drop_last):
+        setting = "data.reshard=epoch" if redeals else "data.drop_last"
         raise ValueError(
             f"{setting} cannot be combined with trainer.batch_size=null: each step is a whole pass"
         )
-    shards = split(targets, workers, partition, generator_of("partition"), alpha)
-    steps_per_pass = min(map(len, shards)) // batch_size if drop_last and batch_size is not None else None
+    shards = split(targets, workers, sharing.partition, generator_of("partition"), sharing.alpha)
+    steps_per_pass = None
+    if sharing.drop_last and batch_size is not None:
+        steps_per_pass = min(map(len, shards)) // batch_size
 
     @lru_cache(maxsize=2)  # workers with shards of different sizes can be in two different passes
     def deal(number: int) -> list[Tensor]:
-        return split(targets, workers, partition, generator_of("partition", number), alpha)
+        return split(targets, workers, sharing.partition, generator_of("partition", number), sharing.alpha)
 
     def deal_to(worker: int, number: int) -> Tensor:
         return deal(number)[worker]
 
-    return [
+    samplers = [
         ShardSampler(
             shard,
             batch_size or len(shard),
             partial(generator_of, "order", worker),
             f"worker {worker}",
-            deal=partial(deal_to, worker) if reshard == "epoch" else None,
+            deal=partial(deal_to, worker) if redeals else None,
             steps_per_pass=steps_per_pass,
         )
         for worker, shard in enumerate(shards)
     ]
-
-
-def epochs_per_step(samplers: list[ShardSampler], workers: int, batch_size: int | None, count: int) -> float:
-    """Epochs per step of all ``workers``; ``count`` is the number of training samples."""
-    if batch_size is None:
-        return 1.0
-    steps = samplers[0].steps_per_pass
-    return workers * batch_size / count if steps is None else 1 / steps
+    epochs_per_step = 1.0
+    if batch_size is not None:
+        epochs_per_step = 1 / steps_per_pass if steps_per_pass else workers * batch_size / len(targets)
+    own = [samplers[worker] for worker in local_workers]
+    return ShardLoader(read, local_workers, own, epochs_per_step)

@@ -302,7 +302,9 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
                     told.setdefault(f"{path.parent.name}.{key}", set()).add(parameter.default)
     del told["feedback.scale"]  # feedback=none accepts a preset's value and ignores it
     from compressors.core.density import Exponential
+    from data.partition import Sharing
 
+    told |= {f"data.{key}": {getattr(Sharing(), key)} for key in ("drop_last", "reshard")}
     told |= {f"compressor.schedule.{key}": {getattr(Exponential(), key)} for key in ("start", "epochs")}
     assert {key: {value} for key, value in DEFAULTS.items() if key in told} == told
     others = DEFAULTS.keys() - told.keys()

@@ -12,7 +12,7 @@ import torch
 from data.checks import require_flag
 from data.convex.rows import RowsDataset
 from data.download import fetch
-from data.files import not_downloaded, opened, path_of, reading
+from data.files import find, not_downloaded, opened, path_of, reading
 
 HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 SHAPES = {  # (rows, features) of known files; a file of the same name must have this shape
@@ -56,7 +56,7 @@ def libsvm(
         raise ValueError(f"data.home must be an address, got {home!r}")
     place = path_of("data.root", root)
     folder = place / "libsvm"
-    path = _find(folder, name)
+    path = find(folder, name, SUFFIXES)
     if path is None and download:
         path = _download(folder, name, home)
     if path is None:
@@ -103,11 +103,6 @@ def read(path: Path) -> tuple[Any, np.ndarray]:
             f"{path} has {features.shape[1]} features and {features.nnz} entries: an index is too large"
         )
     return features, labels
-
-
-def _find(folder: Path, name: str) -> Path | None:
-    candidates = (folder / (name + suffix) for suffix in SUFFIXES)
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _download(folder: Path, name: str, home: str) -> Path:

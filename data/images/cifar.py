@@ -14,6 +14,7 @@ from data.classification import ClassificationDataset, Split, require_labels
 from data.download import fetch, take_from_tar
 from data.files import not_downloaded, opened, path_of
 from data.images.augment import Augmentation
+from data.partition import Sharing
 
 _HOME = "https://www.cs.toronto.edu/~kriz"
 
@@ -64,10 +65,7 @@ def _cifar_dataset(
     root: str,
     download: bool = False,
     augment: bool = True,
-    partition: str = "iid",
-    alpha: float | None = None,
-    reshard: str = "never",
-    drop_last: bool = False,
+    **sharing: Any,
 ) -> ClassificationDataset:
     require_flag("data.download", download)
     require_flag("data.augment", augment)
@@ -95,13 +93,10 @@ def _cifar_dataset(
         train=Split(torch.cat([part.inputs for part in train]), torch.cat([part.targets for part in train])),
         test=test,
         num_classes=num_classes,
-        partition=partition,
-        alpha=alpha,
+        sharing=Sharing(**sharing),
         mean=mean,
         std=std,
         augmentation=augmentation if augment else None,
-        reshard=reshard,
-        drop_last=drop_last,
     )
 
 

@@ -16,7 +16,7 @@ from data.images.augment import Augmentation
 from data.images.reader import ImageReader, read_headers
 from data.images.streamed import FileSplit, StreamedImages
 from data.images.tree import ImageTree, read_tree
-from data.partition import check_partition, check_passes
+from data.partition import Sharing
 
 MEASURED = 10_000  # images from which mean and std are computed
 CHUNK = 500  # images in memory at once
@@ -38,10 +38,7 @@ def image_folder(
     std: Sequence[float] | None = None,
     memory_gib: float = 4,
     decoders: int = 4,
-    partition: str = "iid",
-    alpha: float | None = None,
-    reshard: str = "never",
-    drop_last: bool = False,
+    **sharing: Any,
 ) -> ClassificationDataset | StreamedImages:
     """The images in ``root``/``name``: train/CLASS/IMAGE and test/ or val/, or CLASS/IMAGE to be split.
 
@@ -61,8 +58,7 @@ def image_folder(
     """
     _check(image_size, channels, held_out, memory_gib, decoders)
     require_flag("data.augment", augment)
-    check_partition(partition, alpha)
-    check_passes(partition, reshard, drop_last)
+    shared = Sharing(**sharing)
     tree = read_tree(path_of("data.root", root) / str(name), held_out)
     with ThreadPoolExecutor(decoders) as pool:
         reader = _reader(pool, tree, image_size, channels)
@@ -87,10 +83,7 @@ def image_folder(
     padding = 0 if crops else min(reader.height, reader.width) // 8
     common: dict[str, Any] = {
         "num_classes": len(tree.classes),
-        "partition": partition,
-        "alpha": alpha,
-        "reshard": reshard,
-        "drop_last": drop_last,
+        "sharing": shared,
         "mean": tuple(mean),
         "std": tuple(std),
         "augmentation": Augmentation(padding=padding, flip=True) if augment else None,

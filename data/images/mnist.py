@@ -13,8 +13,10 @@ from torch import Tensor
 from data.checks import require_flag
 from data.classification import ClassificationDataset, Split, require_labels
 from data.download import fetch
-from data.files import not_downloaded, opened, path_of
+from data.files import find, not_downloaded, opened, path_of
+from data.partition import Sharing
 
+SUFFIXES = ("", ".gz")
 _MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror of the authors' site
 _MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -53,30 +55,28 @@ def _idx_dataset(
     std: float,
     root: str,
     download: bool = False,
-    partition: str = "iid",
-    alpha: float | None = None,
-    reshard: str = "never",
-    drop_last: bool = False,
+    **sharing: Any,
 ) -> ClassificationDataset:
     require_flag("data.download", download)
     raw = path_of("data.root", root) / folder / "raw"
     stems = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     for stem in stems:
-        if download and _find(raw, stem) is None:
+        if download and find(raw, stem, SUFFIXES) is None:
             file = f"{stem}.gz"
             fetch(f"{home}/{file}", raw / file, md5[file], files=[raw / name for name in stems])
-    paths = [_require(name, raw, stem) for stem in stems]
+    found = {stem: find(raw, stem, SUFFIXES) for stem in stems}
+    paths = [path for path in found.values() if path is not None]
+    if len(paths) < len(stems):
+        missing = next(stem for stem, path in found.items() if path is None)
+        raise not_downloaded(name, raw.parents[1], raw / missing)
     train, test = (_idx_split(images, labels, num_classes=10) for images, labels in (paths[:2], paths[2:]))
     return ClassificationDataset(
         train=train,
         test=test,
         num_classes=10,
-        partition=partition,
-        alpha=alpha,
+        sharing=Sharing(**sharing),
         mean=(mean,),
         std=(std,),
-        reshard=reshard,
-        drop_last=drop_last,
     )
 
 
@@ -90,18 +90,6 @@ def _idx_split(images_path: Path, labels_path: Path, num_classes: int) -> Split:
         )
     require_labels(labels_path, labels, num_classes)
     return Split(images[:, None], labels.long())
-
-
-def _find(folder: Path, stem: str) -> Path | None:
-    candidates = (folder / stem, folder / f"{stem}.gz")
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def _require(name: str, folder: Path, stem: str) -> Path:
-    path = _find(folder, stem)
-    if path is None:
-        raise not_downloaded(name, folder.parents[1], folder / stem)
-    return path
 
 
 def read_idx(path: Path) -> Tensor:

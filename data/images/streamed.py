@@ -14,7 +14,8 @@ from data.images.augment import Augmentation
 from data.images.reader import ImageReader
 from data.images.resized_crop import draw_crops
 from data.images.tree import ImageFiles
-from data.sampler import ShardSampler, epochs_per_step, shard_samplers
+from data.partition import Sharing
+from data.sampler import ShardLoader, shard_loader
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,7 @@ class StreamedImages:
     std: tuple[float, ...]
     augmentation: Augmentation | None = None
     crops: bool = False
-    partition: str = "iid"
-    alpha: float | None = None
-    reshard: str = "never"
-    drop_last: bool = False
+    sharing: Sharing
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     task = Classification()
@@ -74,22 +72,18 @@ class StreamedImages:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "StreamedLoader":
-        """Batches of the workers in ``local_workers``; raises like ``shard_samplers``."""
-        targets = self.train.files.targets
-        samplers = shard_samplers(
-            targets,
-            workers,
-            batch_size,
-            self.partition,
-            self.alpha,
-            generator_of,
-            reshard=self.reshard,
-            drop_last=self.drop_last,
+        """Batches of the workers in ``local_workers``; raises like ``shard_loader``."""
+        pool, files = ThreadPoolExecutor(self.decoders), self.train.files
+
+        def start(indices: Tensor, step: int, worker: int) -> Request:
+            return request(
+                pool, self.reader, files, indices, generator_of("augment", step, worker), self.crops
+            )
+
+        requests = shard_loader(
+            start, files.targets, workers, local_workers, batch_size, generator_of, self.sharing
         )
-        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return StreamedLoader(
-            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, share
-        )
+        return StreamedLoader(self, requests, pool)
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
         """Samples of the split ``split`` at ``indices`` [B]. Raises ``OSError`` for an unreadable image."""
@@ -137,44 +131,20 @@ class StreamedLoader:
 
     reads_files = True
 
-    def __init__(
-        self,
-        dataset: StreamedImages,
-        local_workers: range,
-        samplers: list[ShardSampler],
-        generator_of: Callable[..., torch.Generator],
-        epochs_per_step: float,
-    ) -> None:
+    def __init__(self, dataset: StreamedImages, requests: ShardLoader, pool: ThreadPoolExecutor) -> None:
         self.dataset = dataset
-        self.local_workers = local_workers
-        self.samplers = samplers
-        self.generator_of = generator_of
-        self.epochs_per_step = epochs_per_step  # epochs per step of all n workers
-        self._pool = ThreadPoolExecutor(dataset.decoders)
+        self.requests = requests
+        self.epochs_per_step = requests.epochs_per_step
         self._ahead: tuple[int, list[Request]] = (-1, [])
         # Otherwise the program would decode all requested batches before it ends.
-        weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+        weakref.finalize(self, pool.shutdown, wait=False, cancel_futures=True)
 
     def batches(self, step: int) -> list[LabelledBatch]:
         """W batches, determined by ``step`` alone. Raises ``OSError`` for an unreadable image."""
-        number, requests = self._ahead
+        number, wanted = self._ahead
         if number != step:
-            for image in (image for one in requests for image in one.images):
+            for image in (image for one in wanted for image in one.images):
                 image.cancel()
-            requests = self._request(step)
-        self._ahead = step + 1, self._request(step + 1)
-        return [self.dataset.finish(one) for one in requests]
-
-    def _request(self, step: int) -> list[Request]:
-        dataset = self.dataset
-        return [
-            request(
-                self._pool,
-                dataset.reader,
-                dataset.train.files,
-                sampler.batch(step),
-                self.generator_of("augment", step, worker),
-                dataset.crops,
-            )
-            for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
-        ]
+            wanted = self.requests.batches(step)
+        self._ahead = step + 1, self.requests.batches(step + 1)
+        return [self.dataset.finish(one) for one in wanted]

@@ -98,23 +98,23 @@ def _classes(folder: Path) -> tuple[str, ...]:
 
 
 def _files(folder: Path, classes: tuple[str, ...]) -> ImageFiles:
-    from torchvision.datasets.folder import IMG_EXTENSIONS
+    """The images in the classes' folders and their subfolders, as torchvision's ImageFolder lists them."""
+    from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
-    paths = [_images(folder / name, IMG_EXTENSIONS) for name in classes]
-    empty = {name for name, found in zip(classes, paths, strict=True) if not found}
+    def is_image(path: str) -> bool:
+        return path.lower().endswith(IMG_EXTENSIONS) and f"{os.sep}." not in path[len(str(folder)) :]
+
+    numbers = {name: label for label, name in enumerate(classes)}
+    found = make_dataset(folder, numbers, is_valid_file=is_image, allow_empty=True)
+    targets = torch.tensor([label for _, label in found], dtype=torch.int64)
+    empty = {
+        name
+        for name, count in zip(classes, targets.bincount(minlength=len(classes)), strict=True)
+        if not count
+    }
     if empty:
         raise ValueError(f"{folder} has no images ({' '.join(IMG_EXTENSIONS)}) of {_some(empty)}")
-    targets = [label for label, found in enumerate(paths) for _ in found]
-    return ImageFiles(tuple(path for found in paths for path in found), torch.tensor(targets))
-
-
-def _images(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """The images in a class's folder and its subfolders, in the order of torchvision's ImageFolder."""
-    found = []
-    for path, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found.append((path, [name for name in files if name[0] != "." and name.lower().endswith(suffixes)]))
-    return [os.path.join(path, file) for path, files in sorted(found) for file in sorted(files)]  # noqa: PTH118
+    return ImageFiles(tuple(path for path, _ in found), targets)
 
 
 def _some(names: set[str]) -> str:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from data.checks import require_count, shown
 from data.files import path_of
-from data.sampler import ShardSampler, epochs_per_step, shard_samplers
+from data.partition import Sharing
+from data.sampler import ShardLoader, shard_loader
 from data.text.corpora import Corpus
 from data.text.wordpiece import END, MASK, START, UNKNOWN, WordPiece
 
@@ -132,18 +133,16 @@ class MaskedDataset:
         local_workers: range,
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
-    ) -> "MaskedLoader":
-        """Batches of the workers in ``local_workers``; without a ``batch_size``, their whole shards.
+    ) -> ShardLoader:
+        """Batches of the workers in ``local_workers``; raises like ``shard_loader``."""
 
-        Raises ``ValueError`` for more workers than blocks and a batch larger than any worker's
-        shard, also a shard of another process.
-        """
+        def read(indices: Tensor, step: int, worker: int) -> MaskedBatch:
+            blocks = self.train.index_select(0, indices.to(self.train.device, non_blocking=True))
+            return self.mask(blocks, generator_of("mask", step, worker))
+
+        sharing = Sharing(partition=self.partition)
         blocks = torch.zeros(len(self.train), dtype=torch.int64)
-        samplers = shard_samplers(blocks, workers, batch_size, self.partition, None, generator_of)
-        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return MaskedLoader(
-            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, share
-        )
+        return shard_loader(read, blocks, workers, local_workers, batch_size, generator_of, sharing)
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
         """Blocks of the split ``split`` at ``indices`` [B]."""
@@ -179,26 +178,6 @@ class HeldOutBlocks:
     def batch(self, indices: Tensor) -> MaskedBatch:
         indices = indices.to(self.blocks.tokens.device, non_blocking=True)
         return MaskedBatch(*(part.index_select(0, indices) for part in self.blocks))
-
-
-@dataclass(frozen=True)
-class MaskedLoader:
-    """Batches of the local workers, from their shards, masked with their generators."""
-
-    dataset: MaskedDataset
-    local_workers: range
-    samplers: list[ShardSampler]
-    generator_of: Callable[..., torch.Generator]
-    epochs_per_step: float  # fraction of the training blocks that all workers read in a step
-
-    def batches(self, step: int) -> list[MaskedBatch]:
-        """W batches, determined by ``step`` alone."""
-        found = []
-        for worker, sampler in zip(self.local_workers, self.samplers, strict=True):
-            indices = sampler.batch(step).to(self.dataset.train.device, non_blocking=True)
-            blocks = self.dataset.train.index_select(0, indices)
-            found.append(self.dataset.mask(blocks, self.generator_of("mask", step, worker)))
-        return found
 
 
 def masked_dataset(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from data.classification import Classification
-from data.partition import check_partition
-from data.sampler import ShardSampler, epochs_per_step, shard_samplers
+from data.partition import Sharing
+from data.sampler import ShardLoader, shard_loader
 
 
 class SentenceBatch(NamedTuple):
@@ -57,7 +57,7 @@ class SentenceSplit:
 class SentenceDataset:
     """Training and validation sentences on one device.
 
-    Raises ``ValueError`` for an unknown partition and for a split without sentences.
+    Raises ``ValueError`` for a split without sentences.
     """
 
     train: SentenceSplit
@@ -65,13 +65,11 @@ class SentenceDataset:
     vocabulary_size: int
     num_classes: int
     max_length: int
-    partition: str = "iid"
-    alpha: float | None = None
+    sharing: Sharing
 
     task = Classification()
 
     def __post_init__(self) -> None:
-        check_partition(self.partition, self.alpha)
         for name, part in {"training": self.train, **self.held_out}.items():
             if len(part) == 0:
                 raise ValueError(f"the {name} split must have at least one sentence, got 0")
@@ -101,30 +99,15 @@ class SentenceDataset:
         local_workers: range,
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
-    ) -> "SentenceLoader":
-        """Batches of the workers in ``local_workers``; without a ``batch_size``, their whole shards.
+    ) -> ShardLoader:
+        """Batches of the workers in ``local_workers``; raises like ``shard_loader``."""
 
-        Raises ``ValueError`` for more workers than sentences and a batch larger than any worker's
-        shard, also a shard of another process.
-        """
+        def read(indices: Tensor, step: int, worker: int) -> SentenceBatch:
+            return self.train.batch(indices)
+
         targets = self.train.targets.cpu()
-        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, generator_of)
-        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], share)
+        return shard_loader(read, targets, workers, local_workers, batch_size, generator_of, self.sharing)
 
     def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
         """Sentences of the split ``split`` at ``indices`` [B]."""
         return self.held_out[split].batch(indices)
-
-
-@dataclass(frozen=True)
-class SentenceLoader:
-    """Batches of the local workers, from their shards."""
-
-    train: SentenceSplit
-    samplers: list[ShardSampler]
-    epochs_per_step: float  # fraction of the training sentences that all workers read in a step
-
-    def batches(self, step: int) -> list[SentenceBatch]:
-        """W batches, determined by ``step`` alone."""
-        return [self.train.batch(sampler.batch(step)) for sampler in self.samplers]

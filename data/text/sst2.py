@@ -10,6 +10,7 @@ import torch
 
 from data.checks import require_count, require_flag
 from data.files import not_downloaded, path_of, read_lines
+from data.partition import Sharing
 from data.text.sentences import SentenceDataset, SentenceSplit
 from data.text.sst2_download import fetch_sst2, fetch_vocabulary
 from data.text.wordpiece import WordPiece
@@ -64,8 +65,7 @@ def sst2(
         vocabulary_size=len(units),
         num_classes=2,
         max_length=max_length,
-        partition=partition,
-        alpha=alpha,
+        sharing=Sharing(partition=partition, alpha=alpha),
     )
 
 

@@ -86,11 +86,17 @@ def test_a_dataset_keeps_to_the_protocol(option: str, tmp_path: Path) -> None:
     for loader in loaders:
         check(loader, Loader)
         assert 0 < loader.epochs_per_step <= 1
-    both, second = (loader.batches(3) for loader in loaders)
-    if isinstance(both, list):
-        assert len(both) == 2 and len(second) == 1
-        for one, other in zip(both[1], second[0], strict=True):
-            assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    for step in (3, 0, 5, 2):  # a worker's batch depends on the step alone, not on the process
+        both, second = (loader.batches(step) for loader in loaders)
+        if isinstance(both, list):
+            assert len(both) == 2 and len(second) == 1
+            for one, other in zip(both[1], second[0], strict=True):
+                assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    if option not in ("libsvm", "least_squares"):  # drawn with replacement
+        with pytest.raises(
+            ValueError, match=r"trainer\.batch_size must be at most the \d+ (samples|tokens) of"
+        ):
+            dataset.loader(2, range(1), 10**7, partial(generator, 7))
     for split, samples in dataset.held_out.items():
         assert split in ("validation", "test") and len(samples) > 0
         batch = dataset.held_out_batch(split, torch.tensor([0]))

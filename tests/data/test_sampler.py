@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from compressors.core.randomness import generator
 from data.classification import ClassificationDataset, Split
-from data.sampler import ShardSampler
+from data.partition import Sharing
+from data.sampler import ShardLoader, ShardSampler
 
 EARLIER = [[[8, 7], [2, 6], [9, 6], [7, 2]], [[3, 0], [4, 1], [5, 0], [3, 4]]]  # by worker, step and sample
 
@@ -21,7 +22,11 @@ def sampler(size: int, batch_size: int, seed: int = 0) -> ShardSampler:
 
 def dataset(sizes: int, **settings: object) -> ClassificationDataset:
     part = Split(torch.zeros(sizes, 2), torch.arange(sizes) % 2)
-    return ClassificationDataset(train=part, test=part, num_classes=2, **settings)
+    return ClassificationDataset(train=part, test=part, num_classes=2, sharing=Sharing(**settings))
+
+
+def load(data: ClassificationDataset, workers: int, size: int | None, seed: int = 0) -> ShardLoader:
+    return data.loader(workers, range(workers), size, partial(generator, seed))
 
 
 @settings(deadline=None, max_examples=50)
@@ -55,9 +60,9 @@ def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, s
     workers = min(workers, count)
     size = min(size, count // workers)
     data = dataset(count, reshard="epoch", drop_last=drop_last)
-    readers = data.samplers(workers, range(workers), size, partial(generator, seed))
+    readers = load(data, workers, size, seed).samplers
     steps = range(3 * (count // workers // size))
-    jumping = data.samplers(workers, range(workers), size, partial(generator, seed))
+    jumping = load(data, workers, size, seed).samplers
     in_order = [[reader.batch(step) for reader in readers] for step in steps]
     for step in (*reversed(steps), 0):
         for expected, other in zip(in_order[step], jumping, strict=True):
@@ -71,7 +76,7 @@ def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, s
 def test_without_resharding_each_worker_reads_its_shard_in_every_pass() -> None:
     """With resharding a worker reads other samples in each pass: of its 8 of 64, 1 repeats by chance."""
     for reshard, back in (("never", range(64, 65)), ("epoch", range(20))):
-        readers = dataset(64, reshard=reshard).samplers(8, range(8), 8, partial(generator, 0))
+        readers = load(dataset(64, reshard=reshard), 8, 8).samplers
         first, second = ([set(reader.batch(step).tolist()) for reader in readers] for step in (0, 1))
         assert sum(len(a & b) for a, b in zip(first, second, strict=True)) in back
         assert set.union(*first) == set.union(*second) == set(range(64))
@@ -79,7 +84,7 @@ def test_without_resharding_each_worker_reads_its_shard_in_every_pass() -> None:
 
 def test_deals_depend_on_seed_and_pass_alone() -> None:
     def deals(seed: int) -> list[list[int]]:
-        readers = dataset(40, reshard="epoch").samplers(4, range(4), 4, partial(generator, seed))
+        readers = load(dataset(40, reshard="epoch"), 4, 4, seed).samplers
         return [readers[1].deal(number).tolist() for number in (0, 1, 2, 7)]
 
     assert deals(0) == deals(0)
@@ -93,9 +98,7 @@ def test_drop_last_leaves_out_what_fills_no_batch(count, workers, size, partitio
     workers = min(workers, count)
     size = min(size, count // workers)
     steps = count // workers // size
-    loader = dataset(count, drop_last=True, partition=partition).loader(
-        workers, range(workers), size, partial(generator, 0)
-    )
+    loader = load(dataset(count, drop_last=True, partition=partition), workers, size)
     assert loader.epochs_per_step == 1 / steps
     for reader in loader.samplers:
         for number in range(3):
@@ -106,29 +109,18 @@ def test_drop_last_leaves_out_what_fills_no_batch(count, workers, size, partitio
             assert torch.equal(read, reader.shard[order][: steps * size])
 
 
-def test_what_a_pass_drops_is_read_in_others() -> None:
-    (reader,) = dataset(10, drop_last=True).samplers(1, range(1), 4, partial(generator, 0))
-    assert set(torch.cat([reader.batch(step) for step in range(20)]).tolist()) == set(range(10))
-
-
 def test_passes_of_another_kind_need_batches() -> None:
     for setting in ({"reshard": "epoch"}, {"drop_last": True}):
         with pytest.raises(
             ValueError,
             match=r"data\.(reshard=epoch|drop_last) cannot be combined with trainer\.batch_size=null",
         ):
-            dataset(10, **setting).samplers(2, range(2), None, partial(generator, 0))
+            load(dataset(10, **setting), 2, None)
 
 
-def test_drop_last_with_a_batch_larger_than_a_shard_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most the 2 samples of worker 2, got 3"):
-        dataset(10, drop_last=True).samplers(4, range(4), 3, partial(generator, 0))
-
-
-@pytest.mark.parametrize("setting", [{"reshard": "never", "drop_last": False}, {}])
-def test_by_default_batches_are_as_they_were(setting: dict) -> None:
-    """The expected batches are those of the code before it had these settings."""
-    readers = dataset(10, **setting).samplers(2, range(2), 2, partial(generator, 0))
+def test_by_default_batches_are_as_they_were() -> None:
+    """The expected batches are those of the first release."""
+    readers = load(dataset(10), 2, 2).samplers
     assert [[reader.batch(step).tolist() for step in range(4)] for reader in readers] == EARLIER
 
 
@@ -138,29 +130,16 @@ def test_passes_have_different_orders_and_none_is_the_file_order() -> None:
     assert len({*orders, tuple(range(100, 150))}) == 6
 
 
-def test_order_depends_on_the_seed() -> None:
-    assert sampler(50, 10, seed=0).batch(0).tolist() != sampler(50, 10, seed=1).batch(0).tolist()
-
-
 def test_reading_leaves_the_process_wide_random_state_alone() -> None:
     before = torch.get_rng_state()
     sampler(50, 10).batch(3)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_batch_larger_than_the_shard_is_refused() -> None:
-    stream = partial(generator, 0)
-    ShardSampler(torch.arange(8), 8, stream)
-    with pytest.raises(
-        ValueError, match=r"trainer\.batch_size must be at most the 8 samples of worker 3, got 9"
-    ):
-        ShardSampler(torch.arange(8), 9, stream, "worker 3")
-
-
 def test_batch_larger_than_a_shard_of_another_process_is_refused() -> None:
     """Shards of 3, 3, 2 and 2 samples: every process refuses, not only that of worker 2, so that all stop."""
     with pytest.raises(ValueError, match="at most the 2 samples of worker 2, got 3"):
-        dataset(10).samplers(4, range(0, 1), 3, partial(generator, 0))
+        dataset(10).loader(4, range(0, 1), 3, partial(generator, 0))
 
 
 @pytest.mark.parametrize(
@@ -174,8 +153,8 @@ def test_batch_larger_than_a_shard_of_another_process_is_refused() -> None:
 )
 def test_samplers_of_a_process_are_those_of_its_workers(settings: dict) -> None:
     data = dataset(64, **settings)
-    everyone = data.samplers(4, range(4), 1, partial(generator, 7))
-    second_half = data.samplers(4, range(2, 4), 1, partial(generator, 7))
+    everyone = load(data, 4, 1, 7).samplers
+    second_half = data.loader(4, range(2, 4), 1, partial(generator, 7)).samplers
     assert len(second_half) == 2
     for mine, reference in zip(second_half, everyone[2:], strict=True):
         assert torch.equal(mine.shard, reference.shard)
@@ -184,6 +163,6 @@ def test_samplers_of_a_process_are_those_of_its_workers(settings: dict) -> None:
 
 
 def test_workers_with_the_same_number_of_samples_read_in_different_orders() -> None:
-    readers = dataset(64, partition="contiguous").samplers(2, range(2), 32, partial(generator, 0))
+    readers = load(dataset(64, partition="contiguous"), 2, 32).samplers
     first, second = (reader.batch(0) - reader.shard[0] for reader in readers)
     assert first.tolist() != second.tolist()

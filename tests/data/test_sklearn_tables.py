@@ -10,17 +10,6 @@ from data.images.digits import digits
 from data.sklearn_tables import read_table, split_stratified
 
 
-def test_tables_are_scikit_learns() -> None:
-    for file, header_lines, load in (
-        ("digits.csv.gz", 0, sklearn.datasets.load_digits),
-        ("breast_cancer.csv", 1, sklearn.datasets.load_breast_cancer),
-    ):
-        features, targets = read_table(file, header_lines)
-        reference = load()
-        assert torch.equal(features, torch.from_numpy(reference.data).float())
-        assert torch.equal(targets, torch.from_numpy(reference.target).long())
-
-
 @pytest.mark.parametrize("name", ["digits", "breast_cancer"])
 def test_split_is_disjoint_complete_and_a_fifth_of_every_class(name: str) -> None:
     """The inputs are the samples' numbers, which show the split of each sample."""
@@ -63,12 +52,6 @@ def test_breast_cancer_is_standardised_by_its_training_part() -> None:
     torch.testing.assert_close(dataset.test.inputs, expected.float(), atol=1e-4, rtol=1e-4)
     batch = dataset.held_out_batch("test", torch.arange(113))
     assert torch.equal(batch.inputs, dataset.test.inputs)
-
-
-def test_split_does_not_depend_on_random_state_or_call() -> None:
-    first = digits()
-    torch.manual_seed(5)
-    assert torch.equal(first.test.inputs, digits().test.inputs)
 
 
 def test_missing_table_is_named() -> None:

@@ -7,6 +7,7 @@ import torch
 
 from data.classification import ClassificationDataset, Split
 from data.images.augment import Augmentation
+from data.partition import Sharing
 
 SHAPES = {  # shape of an image, number of classes and of training images
     "mnist": ((1, 28, 28), 10, 60_000),
@@ -29,10 +30,7 @@ def black(
         train=part(count),
         test=part(10_000),
         num_classes=classes,
-        partition=partition,
-        alpha=alpha,
-        reshard=reshard,
-        drop_last=drop_last,
+        sharing=Sharing(partition=partition, alpha=alpha, reshard=reshard, drop_last=drop_last),
         augmentation=Augmentation(padding=4, flip=True),
     )
 

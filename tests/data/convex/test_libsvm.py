@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from libsvm_files import write_rows
@@ -103,13 +102,6 @@ def test_name_must_be_that_of_a_file(tmp_path: Path, name: object) -> None:
         libsvm(name=name, root=str(tmp_path))
 
 
-def test_missing_file_says_where_and_how(tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=rf"no file {tmp_path}/libsvm/none .*data\.download=true downloads it"
-    ):
-        libsvm(name="none", root=str(tmp_path))
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[str]:
     """A server of the files in tmp_path/home/libsvm."""
@@ -170,27 +162,7 @@ def test_download_of_rubbish_leaves_nothing(tmp_path: Path, home: str) -> None:
     assert list((tmp_path / "root" / "libsvm").iterdir()) == []
 
 
-def test_nothing_is_fetched_unless_asked(tmp_path: Path, home: str) -> None:
-    write_rows(tmp_path / "home", "few", 20, 3)
-    with pytest.raises(FileNotFoundError):
-        libsvm(name="few", root=str(tmp_path / "root"), home=home)
-
-
 @pytest.mark.parametrize("flag", ["download", "replacement"])
 def test_flags(tmp_path: Path, flag: str) -> None:
     with pytest.raises(ValueError, match=rf"data\.{flag} must be true or false, got 1"):
         libsvm(name="few", root=str(tmp_path), **{flag: 1})
-
-
-def test_reads_what_numpy_wrote(tmp_path: Path) -> None:
-    path = write_rows(tmp_path, "few", 40, 6, density=0.3)
-    features, labels = read(path)
-    lines = path.read_text().splitlines()
-    for row, line in enumerate(lines):
-        expected = np.zeros(6)
-        label, *pairs = line.split()
-        for pair in pairs:
-            index, value = pair.split(":")
-            expected[int(index) - 1] = float(value)
-        assert labels[row] == float(label)
-        assert features[row].toarray()[0].tolist() == expected.tolist()

@@ -30,21 +30,6 @@ def test_cifar_augmentation_is_the_papers(tmp_path: Path) -> None:
         assert factory(root=str(tmp_path), augment=False).augmentation is None
 
 
-@pytest.mark.parametrize("name", CIFAR)
-def test_missing_cifar_file_is_named(name: str, tmp_path: Path) -> None:
-    factory, folder, train, test = CIFAR[name]
-    write_cifar(tmp_path, name)
-    for file in (train[-1], test):
-        path = tmp_path / folder / file
-        content = path.read_bytes()
-        path.unlink()
-        with pytest.raises(FileNotFoundError) as refusal:
-            factory(root=str(tmp_path))
-        for word in (f"data={name}", str(path), "data.download=true"):
-            assert word in str(refusal.value)
-        path.write_bytes(content)
-
-
 @pytest.mark.parametrize("label_bytes", [1, 2])
 @pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b + b"\0", lambda b: b"", lambda b: b[:100]])
 def test_damaged_cifar_file_is_named(label_bytes: int, change: Callable, tmp_path: Path) -> None:

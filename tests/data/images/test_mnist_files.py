@@ -31,19 +31,6 @@ def test_idx_of_any_shape(tmp_path: Path) -> None:
         assert torch.equal(read_idx(path), array)
 
 
-@pytest.mark.parametrize(
-    "stem", ["train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"]
-)
-def test_missing_idx_file_is_named(stem: str, tmp_path: Path) -> None:
-    write_idx(tmp_path, "MNIST", zipped=True)
-    path = tmp_path / "MNIST" / "raw" / f"{stem}-ubyte"
-    path.with_name(f"{path.name}.gz").unlink()
-    with pytest.raises(FileNotFoundError) as refusal:
-        mnist(root=str(tmp_path))
-    for word in ("data=mnist", str(path), "data.download=true", "data.root=DIR"):
-        assert word in str(refusal.value)
-
-
 PLAIN = idx_bytes(pixels(3, 28, 28))
 ZIPPED = gzip.compress(PLAIN, mtime=0)
 DAMAGED_IDX = {

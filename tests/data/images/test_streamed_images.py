@@ -104,7 +104,9 @@ def test_an_unreadable_image_is_named_by_the_first_batch_that_needs_it(root: str
     path.write_bytes(path.read_bytes()[:300])
     label = 9 + 2
     one = loader(dataset, workers=1)
-    bad = next(step for step in range(20) if label in loader(dataset, workers=1).samplers[0].batch(step))
+    bad = next(
+        step for step in range(20) if label in loader(dataset, workers=1).requests.samplers[0].batch(step)
+    )
     for step in range(bad):
         one.batches(step)
     with pytest.raises(OSError, match=f"{path} cannot be read as an image") as refusal:
@@ -120,12 +122,8 @@ def test_an_image_that_changed_its_size_is_named(root: str) -> None:
         dataset.held_out_batch("test", torch.arange(5))
 
 
-def test_shards_are_checked_as_those_in_memory(root: str) -> None:
+def test_a_whole_pass_in_one_step(root: str) -> None:
     dataset = image_folder(name="few", root=root, memory_gib=0)
-    with pytest.raises(ValueError, match=r"trainer\.batch_size must be at most the 4 samples of worker 1"):
-        dataset.loader(4, range(1), 5, STREAM)
-    with pytest.raises(ValueError, match=r"workers must be at most"):
-        dataset.loader(18, range(1), 1, STREAM)
     whole = dataset.loader(4, range(4), None, STREAM)
     assert whole.epochs_per_step == 1.0
     assert sorted(len(batch.targets) for batch in whole.batches(0)) == [4, 4, 4, 5]

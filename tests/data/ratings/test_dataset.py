@@ -158,12 +158,6 @@ def test_partition_by_user() -> None:
     assert sum(map(len, users)) <= 30 + WORKERS - 1
 
 
-def test_epochs_count_positives_and_negatives() -> None:
-    data = dataset()
-    loader = data.loader(WORKERS, range(WORKERS), 10, streams())
-    assert loader.epochs_per_step == pytest.approx(40 / (5 * len(data.train.users)))
-
-
 def test_batch_larger_than_a_shard_is_refused_also_elsewhere() -> None:
     data = dataset()
     fewest = len(data.train.users) // WORKERS * 5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.text.corpora import Corpus
-from data.text.language_modelling import penn_treebank, python_docs, wikitext2
+from data.text.language_modelling import python_docs, wikitext2
 from data.text.vocabulary import Vocabulary
 
 
@@ -88,11 +88,6 @@ def test_settings_that_are_no_good(root: str, settings: dict, message: str) -> N
         wikitext2(root=root, **settings)
 
 
-def test_empty_split_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"wiki.valid.tokens is empty: it has no words"):
-        wikitext2(root=write_wikitext(tmp_path, "a b\n", held_out="\n"))
-
-
 def test_masked_is_delegated_with_its_own_settings(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list = []
 
@@ -107,11 +102,3 @@ def test_masked_is_delegated_with_its_own_settings(root: str, monkeypatch: pytes
     for name in ("bptt", "vocabulary_size", "corpus"):
         with pytest.raises(ValueError, match=f"data.{name} has no effect with data.objective=masked"):
             wikitext2(root=root, objective="masked", **{name: 30} if name != "corpus" else {"corpus": 1})
-
-
-def test_penn_treebank_is_read_alike(tmp_path: Path) -> None:
-    (tmp_path / "penn-treebank").mkdir()
-    for split in ("train", "valid", "test"):
-        (tmp_path / "penn-treebank" / f"ptb.{split}.txt").write_text(" a b N\n")
-    found = penn_treebank(root=str(tmp_path), evaluation_columns=1)
-    assert found.train.tolist() == [3, 4, 2, 1]

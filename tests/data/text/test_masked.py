@@ -137,8 +137,3 @@ def test_a_vocabulary_of_its_own() -> None:
 def test_bad_settings_are_refused(tmp_path: Path, settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(tmp_path, **settings)
-
-
-def test_batch_larger_than_a_shard(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"trainer\.batch_size must be at most the 19 samples of worker"):
-        build(tmp_path).loader(4, range(4), 20, stream)

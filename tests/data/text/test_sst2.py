@@ -41,18 +41,6 @@ def test_held_out_batch_is_cut_to_its_longest_sentence(root: Path) -> None:
     assert batch.tokens.dtype == torch.int64
 
 
-def test_workers_read_their_shards_alike_in_every_layout(root: Path) -> None:
-    dataset = sst2(root=str(root))
-    everyone = dataset.loader(4, range(4), 3, stream)
-    assert everyone.epochs_per_step == 12 / 32
-    for worker in range(4):
-        alone = dataset.loader(4, range(worker, worker + 1), 3, stream)
-        for step in (5, 0, 2):
-            (batch,) = alone.batches(step)
-            for a, b in zip(batch, everyone.batches(step)[worker], strict=True):
-                assert torch.equal(a, b)
-
-
 def test_one_pass_reads_every_sentence_once(root: Path) -> None:
     loader = sst2(root=str(root)).loader(2, range(2), 4, stream)
     batches = [batch for step in range(4) for batch in loader.batches(step)]
@@ -65,11 +53,6 @@ def test_partitions(root: Path) -> None:
     assert set(first.targets.tolist()) == {0} and set(second.targets.tolist()) == {1}
     with pytest.raises(ValueError, match=r"data\.partition must be one of"):
         sst2(root=str(root), partition="even")
-
-
-def test_batch_larger_than_a_shard(root: Path) -> None:
-    with pytest.raises(ValueError, match=r"trainer\.batch_size must be at most the 8 samples of worker 0"):
-        sst2(root=str(root)).loader(4, range(4), 9, stream)
 
 
 def test_some_rows_drawn_once_and_for_all(root: Path) -> None:
@@ -174,12 +157,3 @@ def test_download_of_something_else_leaves_nothing(tmp_path: Path, home: Path, c
     with pytest.raises(ValueError, match=r"SST-2\.zip"):
         data.text.sst2_download.fetch_sst2(folder)
     assert not list(folder.iterdir())
-
-
-def test_vocabulary_of_another_checksum_is_not_kept(tmp_path: Path, monkeypatch) -> None:
-    source = tmp_path / "vocab.txt"
-    source.write_text("[PAD]\n")
-    monkeypatch.setattr(data.text.sst2_download, "_VOCABULARY", source.as_uri())
-    with pytest.raises(OSError, match="MD5"):
-        data.text.sst2_download.fetch_vocabulary(tmp_path / "kept" / "vocab.txt")
-    assert not list((tmp_path / "kept").iterdir())

@@ -77,13 +77,6 @@ def test_what_is_no_vocabulary(tmp_path: Path, units: list[str], message: str) -
         WordPiece.read(write_vocabulary(tmp_path, units), lowercase=True)
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    path = write_vocabulary(tmp_path)
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"vocab\.txt is not UTF-8 text"):
-        WordPiece.read(path, lowercase=True)
-
-
 def test_missing_file_and_bad_flag(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"no WordPiece vocabulary .*; set data\.vocabulary to another file"
