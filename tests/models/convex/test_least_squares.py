@@ -1,18 +1,14 @@
 """Least squares: gradients against autograd, the optimum, runs on synthetic rows, refusals."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from configs import resolved
-from libsvm_files import write_rows
 from resuming import config_of, train
 
-from compressors.core.randomness import generator
 from data.convex.least_squares import least_squares as rows_of
-from data.convex.libsvm import libsvm
 from data.convex.rows import RowsDataset
 from models.convex.least_squares import least_squares
 from models.convex.logistic_l2 import logistic_l2
@@ -25,41 +21,6 @@ def signed(dataset: RowsDataset) -> tuple[torch.Tensor, torch.Tensor]:
     """Features and targets; labels serve as targets if there are no others."""
     targets = dataset.labels if dataset.targets is None else dataset.targets
     return torch.from_numpy(dataset.features.toarray()), targets
-
-
-def by_autograd(dataset: RowsDataset, weights: torch.Tensor, own: torch.Tensor, x: torch.Tensor, l2: float):
-    x = x.clone().requires_grad_()
-    features, targets = signed(dataset)
-    loss = (weights * (features[own] @ x - targets[own]).square()).sum() / 2 + l2 / 2 * x @ x
-    (gradient,) = torch.autograd.grad(loss, x)
-    return loss.item(), gradient
-
-
-@pytest.mark.parametrize("kind", ["synthetic", "labels", "sparse labels"])
-@pytest.mark.parametrize("shift", [False, True])
-def test_gradients_of_shards_and_of_batches(tmp_path: Path, kind: str, shift: bool) -> None:
-    if kind == "synthetic":
-        dataset = rows_of(**SIZES, replacement=True)
-    else:
-        write_rows(tmp_path, "few", 60, 7, density=0.1 if kind == "sparse labels" else 1.0)
-        dataset = libsvm(name="few", root=str(tmp_path), replacement=True)
-    model = least_squares(**dataset.model_arguments(), l2=0.02, offset=0.3, shift=shift)
-    x = model.weight.detach()
-    for batch_size in (None, 3):
-        loader = dataset.loader(4, range(4), batch_size, partial(generator, 1))
-        model.begin(loader.whole())
-        out = torch.zeros(4, 7, dtype=torch.float64)
-        losses = model.worker_gradients(loader.batches(2), out)
-        drawn = loader._indices(2).reshape(4, 3) if batch_size else [part.numpy() for part in loader.shards]
-        for worker, shard in enumerate(loader.shards):
-            own = torch.from_numpy(np.asarray(drawn[worker]))
-            weights = torch.full((len(own),), 1 / len(own), dtype=torch.float64)
-            loss, expected = by_autograd(dataset, weights, own, x, model.l2)
-            if shift:
-                whole = torch.full((len(shard),), 1 / len(shard), dtype=torch.float64)
-                expected = expected - by_autograd(dataset, whole, shard, model.optimum, model.l2)[1]
-            torch.testing.assert_close(out[worker], expected, rtol=1e-10, atol=1e-12)
-            assert losses[worker].item() == pytest.approx(loss, rel=1e-12)
 
 
 def test_the_optimum_is_that_of_numpy() -> None:

@@ -25,52 +25,6 @@ def build(tmp_path: Path, rows: int = 40, density: float = 1.0, data: dict | Non
     return dataset, logistic_l2(**dataset.model_arguments(), **settings)
 
 
-def by_autograd(dataset, shard: torch.Tensor, workers: int, x: torch.Tensor, l2: float) -> torch.Tensor:
-    """The gradient of one worker's weighted loss, from the definition with labels and features."""
-    x = x.clone().requires_grad_()
-    features = torch.from_numpy(dataset.features.toarray())[shard]
-    losses = torch.log1p(torch.exp(-dataset.labels[shard] * (features @ x)))
-    loss = losses.sum() * workers / len(dataset.labels) + l2 / 2 * x @ x
-    (gradient,) = torch.autograd.grad(loss, x)
-    return gradient
-
-
-@pytest.mark.parametrize("density", [1.0, 0.1])
-@pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.2}])
-@pytest.mark.parametrize("shift", [False, True])
-def test_gradients_of_whole_shards(tmp_path: Path, density: float, data: dict, shift: bool) -> None:
-    dataset, model = build(tmp_path, 41, density, data, offset=0.3, shift=shift)
-    loader = dataset.loader(5, range(5), None, partial(generator, 1))
-    out = torch.zeros(5, 6, dtype=torch.float64)
-    model.begin(loader.whole())
-    losses = model.worker_gradients(loader.batches(0), out, True)
-    x = model.weight.detach()
-    expected = torch.stack([by_autograd(dataset, s, 5, x, model.l2) for s in loader.shards])
-    if shift:
-        expected -= torch.stack([by_autograd(dataset, s, 5, model.optimum, model.l2) for s in loader.shards])
-    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
-    assert losses.mean().item() == pytest.approx(model.value(x), rel=1e-12)  # the mean over workers is f
-    assert model.worker_gradients(loader.batches(0), out, False) is None
-
-
-@pytest.mark.parametrize("density", [1.0, 0.1])
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -> None:
-    dataset, model = build(tmp_path, 40, density, {"replacement": True}, offset=0.3)
-    loader = dataset.loader(4, range(4), batch_size, partial(generator, 1))
-    out = torch.zeros(4, 6, dtype=torch.float64)
-    losses = model.worker_gradients(loader.batches(2), out, True)
-    drawn = loader._indices(2).reshape(4, batch_size)
-    for worker in range(4):
-        x = model.weight.detach().clone().requires_grad_()
-        features = torch.from_numpy(dataset.features.toarray())[drawn[worker]]
-        loss = torch.nn.functional.softplus(-dataset.labels[drawn[worker]] * (features @ x)).mean()
-        loss = loss + model.l2 / 2 * x @ x
-        loss.backward()
-        torch.testing.assert_close(out[worker], x.grad, rtol=1e-10, atol=1e-12)
-        assert losses[worker].item() == pytest.approx(loss.item(), rel=1e-12)
-
-
 @pytest.mark.parametrize("density", [1.0, 0.1])
 @pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.5}], ids=["even", "uneven"])
 @pytest.mark.parametrize(("workers", "features", "batch_size"), [(12, 37, None), (20, 37, 3), (12, 1, 1)])
