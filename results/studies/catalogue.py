@@ -6,19 +6,16 @@ OUTPUT/figures, unless --table and --figures name other places.
 """
 
 import argparse
-import importlib
-import pkgutil
 import sys
 from pathlib import Path
 
-from results import header, studies
+from results import header
 from results.command import in_a_line, parser
 from results.figures import saving
 from results.studies.engine import of_folder
 from results.studies.kit import PAGES, ROOT, Study, make
 
-OWN_CODE = {found.name for found in pkgutil.iter_modules(studies.__path__)} - {"catalogue", "engine", "kit"}
-STUDIES = tuple(sorted(OWN_CODE | {path.parent.name for path in (ROOT / PAGES).glob("*/study.yaml")}))
+STUDIES = tuple(sorted(path.parent.name for path in (ROOT / PAGES).glob("*/study.yaml")))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,9 +47,7 @@ def _work(study: Study, options: argparse.Namespace) -> None:
 
 
 def load(name: str) -> Study:
-    if (ROOT / PAGES / name / "study.yaml").is_file():
-        return of_folder(ROOT / PAGES / name)
-    return importlib.import_module(f".{name}", __package__).STUDY
+    return of_folder(ROOT / PAGES / name)
 
 
 def add_options(own: argparse.ArgumentParser, study: Study | None = None) -> None:

@@ -2,8 +2,9 @@
 
 study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
-``comparisons``, pairs of methods; ``figures``, curves over epochs. With ``code: true``, results/studies/NAME
-has ``names`` of the template and other ``figures``. A template's paragraphs are wrapped.
+``comparisons``, pairs of methods; ``figures``, curves over epochs. ``code`` lists what results/studies/NAME
+has: ``names`` for the template, other ``figures``, or ``training`` for a study without a sweep. A template's
+paragraphs are wrapped, except texts with the filter ``line``.
 """
 
 import importlib
@@ -29,24 +30,30 @@ from results.figures.saving import Figures
 from results.read.matching import by_key, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
-from results.studies.kit import Option, Seeds, Study, differences, first_of, notes, paired, values_of
+from results.studies.kit import Option, Seeds, Study, by_name, differences, first_of, notes, paired, values_of
 
 Methods = dict[str, Seeds]  # by label
+_UNBROKEN = "\0"  # a blank at which no line is broken
 
 
 def of_folder(folder: Path) -> Study:
     """The study that ``folder`` describes."""
     told = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
-    own = importlib.import_module(f".{folder.name}", __package__) if told.get("code") else None
+    own = importlib.import_module(f".{folder.name}", __package__) if "code" in told else None
+    parts = {part: getattr(own, part) for part in told.get("code", ())}
+    drawn = partial(figures, folder.name, told) if "figures" in told else None
     return Study(
         name=folder.name,
         question=told["question"],
         outputs=tuple(told.get("outputs", ())),
         table=told.get("table", ""),
-        page=partial(page, folder, told, own.names if own else lambda *_: {}),
-        figures=own.figures if own else partial(figures, folder.name, told) if "figures" in told else None,
+        page=partial(page, folder, told, parts.get("names", lambda *_: {})),
+        figures=parts.get("figures", drawn),
         needs=tuple(told.get("needs", [LINK_BYTES])),
+        run_names=told.get("run_names", ""),
         option=Option(**told["option"]) if "option" in told else None,
+        curves=tuple(told["curves"]) if "curves" in told else None,
+        train=parts.get("training"),
     )
 
 
@@ -68,7 +75,7 @@ def page(
     methods = methods_of(folder.name, told, runs)
     measures, pairs = measures_of(told), told.get("comparisons")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"md": in_markdown, "code": code, "cell": _cell}
+    environment.filters |= {"md": in_markdown, "code": code, "cell": _cell, "line": _line}
     template = environment.from_string((folder / "page.md.j2").read_text(encoding="utf-8"))
     text = template.render(
         _functions(measures) | names(runs, further),
@@ -82,12 +89,16 @@ def page(
         NOT_SHOWN=NOT_SHOWN,
         WITHOUT_INTERVAL=WITHOUT_INTERVAL,
     )
-    return "\n".join(map(_wrapped, re.split(r"\n{2,}", text.strip())))
+    return "\n".join(map(_wrapped, re.split(r"\n{2,}", text.strip()))).replace(_UNBROKEN, " ")
 
 
 def _cell(text: object) -> str:
     """Text as code in a cell of a table."""
     return code(text).replace("|", "\\|")
+
+
+def _line(text: str) -> str:
+    return text.replace(" ", _UNBROKEN)
 
 
 def _wrapped(block: str) -> str:
@@ -116,9 +127,7 @@ def _functions(measures: Mapping[str, Measure]) -> dict[str, Callable[..., Any]]
         "seeds": lambda own: ", ".join(map(str, own)),
         "by_seed": lambda runs: {run.seed: run for run in runs},
         "quality": _quality,
-        **{each.__name__: each for each in (asked, confidence, first_of, lambda_in_force, look)},
-        **{each.__name__: each for each in (near, notes, num_parameters, said)},
-    }
+    } | by_name(asked, confidence, first_of, lambda_in_force, look, near, notes, num_parameters, said)
 
 
 def _quality(group: Group) -> Measure:

@@ -55,7 +55,7 @@ class Study:
     outputs: tuple[str, ...] = ()  # folders of its runs, below the root of outputs; by default NAME
     figures: Callable[..., Figures] | None = None  # with the same arguments
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
-    keeps: Callable[[Run], bool] = lambda _: True
+    run_names: str = ""  # beginning of its runs' names; others are left out
     option: Option | None = None
     curves: tuple[str, ...] | None = (
         None  # beginnings of the names of metrics that the page reads from records; None: all
@@ -77,7 +77,11 @@ def make(study: Study, options: argparse.Namespace) -> None:
     """Write a study's pages and figures. Raises ``OSError`` and ``ValueError`` for unsuitable runs."""
     is_ours = not options.output  # the study's own runs and pages
     outputs = options.output or [options.root / name for name in study.outputs or (study.name,)]
-    runs = [run for run in finished_runs(outputs, needs=study.needs) if study.keeps(run)]
+    runs = [
+        run
+        for run in finished_runs(outputs, needs=study.needs)
+        if str(run.config.get("name", "")).startswith(study.run_names)
+    ]
     if not runs:
         raise FileNotFoundError(f"no finished run of the study in {', '.join(map(str, outputs))}")
     further, others = _further(study, options, is_ours)
@@ -110,6 +114,11 @@ def _further(
         given = options.root / study.option.output
     others = finished_runs([given], needs=study.needs, warn=False) if given else []  # one seed is intended
     return (others,), others
+
+
+def by_name(*functions: Any) -> dict[str, Any]:
+    """Functions for a template."""
+    return {each.__name__: each for each in functions}
 
 
 def first_of(of_seed: Mapping[int, Run]) -> Run:

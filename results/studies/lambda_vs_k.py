@@ -17,7 +17,7 @@ from results.figures.saving import Figures
 from results.read.matching import by_method, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
-from results.studies.kit import Seeds, first_of
+from results.studies.kit import Seeds, by_name, first_of
 
 NEAR = 0.1  # largest difference of a pair's bytes, as a share of Top-k's bytes
 SUBOPTIMALITY = "convex/suboptimality"
@@ -171,23 +171,13 @@ def early_and_late(problem: MatchedRuns) -> list[tuple[float, float, float]]:
 
 def names(runs: Sequence[Run], _: Sequence[Run] = ()) -> dict[str, Any]:
     """The names of the template."""
-    functions = (
-        counted,
-        early_and_late,
-        over_threshold,
-        pairs_of,
-        ratios,
-        ratios_of_the_rule,
-        threshold,
-        within,
-    )
 
     def quality(own: Seeds) -> Measure:
         return qualities([first_of(own)])[0]
 
-    return {each.__name__: each for each in functions} | {
+    return by_name(counted, early_and_late, over_threshold, pairs_of, quality, ratios, ratios_of_the_rule) | {
+        **by_name(threshold, within),
         "problems": problems_of(runs),
-        "quality": quality,
         "stem": lambda problem: file_stem(problem.subject),
         "NEAR": NEAR,
         "SMALLER": SMALLER,

@@ -1,21 +1,88 @@
-"""All methods at equal bytes on four tasks, each with tuned settings and learning rate."""
+"""The league beyond the engine: its trainings, ranks, predicted times and empty cells."""
 
-from results.studies.kit import Option, Study
-from results.studies.league.page import page
-from results.studies.league.tasks import TASKS
-from results.studies.league.training import TRAINING
-from results.studies.league.trials import PREFIX, TUNING
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
 
-STUDY = Study(
-    name="league",
-    question="Which method is best at the same number of bytes?",
-    page=page,
-    keeps=lambda run: str(run.config["name"]).startswith(PREFIX),
-    option=Option(
-        name="--tuning", help="folder with the runs of pilots and of the rates tried", output=TUNING
-    ),
-    curves=("time/", *(task.quality for task in TASKS.values())),
-    train=TRAINING,
-)
+from results.compare.joint_intervals import joint_interval
+from results.compare.knobs import TOLERANCE
+from results.compare.measures import LINK_BYTES, Measure, unequal_bytes
+from results.compare.statistics import mean_and_interval
+from results.read.run import Run
+from results.studies.kit import Seeds, by_name, differences, first_of
+from results.studies.league import scores, tasks
+from results.studies.league.empty_cells import empty_cells
+from results.studies.league.options import TRAINING as training
+from results.studies.league.trials import foreign_settings, trial_of
 
-__all__ = ["STUDY"]
+__all__ = ["names", "training"]
+OTHER_BYTES = 0.1  # differences in bytes between seeds that are said, as a share
+COMPRESSION = Measure("compression_ms", "compression, ms", scores.compression_seconds, 1e3)
+
+
+def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
+    """The names of the template; ``tried`` are pilots and runs with the rates tried."""
+    every = [*runs, *tried]
+    found = scores.task_runs(runs)
+    trials = [trial_of(run.config) for run in runs]
+    foreign = [foreign_settings(run.config, run.environment.get("overrides") or []) for run in every]
+
+    def with_other_bytes(own: Seeds) -> list[Run]:
+        """The run of a setting with the tuning seed, if it sent other bytes than those of the other seeds."""
+        trial = replace(trial_of(first_of(own).config), seed=tasks.TUNING_SEED)
+        alike = (run for run in tried if replace(trial_of(run.config), share=trial.share) == trial)
+        here = scores.mean_bytes_sent(own)
+        return [run for run in alike if abs(here / run.summary[LINK_BYTES] - 1) > OTHER_BYTES][:1]
+
+    constants = {
+        "SEEDS": tasks.SEEDS,
+        "SHARES": tasks.SHARES,
+        "TASKS": tasks.TASKS,
+        "TUNING_SEED": tasks.TUNING_SEED,
+    }
+    constants |= {"RATE_FACTORS": tasks.RATE_FACTORS, "LINK_RATES": scores.LINK_RATES, "TOLERANCE": TOLERANCE}
+    functions = by_name(by_mean_quality, interval, relative_rank, with_other_bytes, scores.mean_bytes_sent)
+    functions |= by_name(scores.ranks, scores.seconds_to_quality, scores.target_quality)
+    return constants | functions | {
+        "found": found,
+            "without_knob": sorted({each.method for each in trials if each.share is None} - {tasks.BASELINE}),
+            "foreign": Counter(word for words in foreign for word in words),
+            "relative_ranks": scores.all_relative_ranks(found),
+            "both": [
+                (one, share, methods["hard_threshold"], methods["top_k"])
+                for one in found
+                for share, methods in one.by_share.items()
+                if "hard_threshold" in methods and "top_k" in methods
+            ],
+            "empty_cells": empty_cells(found, every),
+            "num_tried": len(tried),
+            "hours": sum(run.summary["wall_seconds"] for run in every) / 3600,
+            "trial_of": lambda own: trial_of(first_of(own).config),
+            "compression": lambda own: COMPRESSION.spread(list(own.values())),
+            "unequal_bytes": lambda methods: unequal_bytes(
+                {name: list(own.values()) for name, own in methods.items()}
+            ),
+        }
+    )
+
+
+def by_mean_quality(task: str, methods: Mapping[str, Seeds]) -> list[str]:
+    """The methods in the order of their mean quality, the best first."""
+    return sorted(
+        methods, key=lambda name: fmean(scores.rank_key(task, run) for run in methods[name].values())
+    )
+
+
+def interval(quality: Measure, ours: Seeds, theirs: Seeds, number: int) -> str:
+    """The paired difference, with its interval as one of ``number`` comparisons."""
+    found = joint_interval(differences(quality, ours, theirs), number)
+    return quality.difference(found.mean, found.low, found.high, found.seeds)
+
+
+def relative_rank(values: Sequence[float] | None) -> str:
+    if not values:
+        return "-"
+    mean, half = mean_and_interval(values)
+    return f"{mean:.2f}" if half is None else f"{mean:.2f} [{max(0.0, mean - half):.2f}, {mean + half:.2f}]"

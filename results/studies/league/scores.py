@@ -29,6 +29,13 @@ class TaskRuns(NamedTuple):
     dense: Seeds
     by_share: dict[int, Methods]  # by share, without dense training
 
+    @property
+    def quality(self) -> Measure:
+        """The measure of the task's quality."""
+        name = TASKS[self.task].quality
+        (measure,) = (each for each in qualities(list(self.dense.values())) if each.name == name)
+        return measure
+
 
 def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
     """``runs`` by task, for each task that has dense training.
@@ -62,14 +69,6 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
 def _has_quality(task: str, run: Run) -> bool:
     """Whether ``run`` is of ``task`` and ended with a finite quality."""
     return trial_of(run.config).task == task and not outcome_of(task, run.summary).error
-
-
-def quality_of(one: TaskRuns) -> Measure:
-    """The measure of the task's quality."""
-    (quality,) = (
-        measure for measure in qualities(list(one.dense.values())) if measure.name == TASKS[one.task].quality
-    )
-    return quality
 
 
 def mean_bytes_sent(of_seed: Seeds) -> float:
@@ -139,6 +138,20 @@ def _steps_to(target: float, task: str, run: Run) -> int | None:
 def compression_seconds(run: Run) -> float:
     """Seconds of compression and aggregation per worker and step, without messages; median over steps."""
     return cost_of_run(run, run.workers)[0][0]
+
+
+def all_relative_ranks(of_tasks: Sequence[TaskRuns]) -> dict[str, dict[int, list[float]]]:
+    """By method and budget; in the order of the mean at the largest budget that the method meets."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for share in SHARES:
+        for name, own in relative_ranks(of_tasks, share).items():
+            found.setdefault(name, {})[share] = own
+
+    def order(name: str) -> tuple[float, str]:
+        first = next(iter(found[name].values()))
+        return (sum(first) / len(first) if first else 1.0, name)
+
+    return {name: found[name] for name in sorted(found, key=order)}
 
 
 def relative_ranks(of_tasks: Sequence[TaskRuns], share: int) -> dict[str, list[float]]:

@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import yaml
+
+from results.studies.kit import PAGES, ROOT
+
 BASELINE = "none"
 SHARES = (20, 100, 500)  # a budget is the bytes of dense training divided by one of these
 TUNING_SEED = 100  # seed of pilots and of the rates tried
@@ -40,44 +44,5 @@ class Task:
         return [float(f"{rate * factor:.4g}") for factor in RATE_FACTORS]
 
 
-_TOO_SHORT = "chooses its densities after 10 epochs, and the task has less than one"
-_NEEDS_SGD = "has its own momentum, which needs SGD instead of AdamW"
-TASKS = {
-    "madelon": Task(
-        description=(
-            "logistic regression on madelon, 4 workers of five rows, 3,000 steps; the rate falls twice"
-        ),
-        quality="convex/suboptimality",
-        higher_is_better=False,
-        rate=1e-8,
-        sign_rate=1e-6,
-    ),
-    "wikitext2": Task(
-        description="the small LSTM on a sixteenth of WikiText-2's 5,000 most frequent words, 4 workers",
-        quality="validation/perplexity",
-        higher_is_better=False,
-        rate=5.0,
-        sign_rate=1e-3,
-        excluded={"accordion": _TOO_SHORT},
-    ),
-    "sst2": Task(
-        description=(
-            "BERT-mini on SST-2 from scratch, 4 workers of 8 sentences, 160 steps; answering one "
-            "class for all sentences scores 50.92 %, so the predicted times to the quality below tell nothing"
-        ),
-        quality="validation/accuracy",
-        higher_is_better=True,
-        rate=6e-4,
-        sign_rate=6e-4,
-        excluded={"accordion": _TOO_SHORT, "dgc": _NEEDS_SGD, "ef21_sgdm": _NEEDS_SGD},
-    ),
-    "cifar10": Task(
-        description="ResNet-20 on 10,000 images of CIFAR-10, 8 workers of 16 images, 79 steps",
-        quality="test/accuracy",
-        higher_is_better=True,
-        rate=0.01,
-        sign_rate=3e-4,
-        momentum=0.9,
-        excluded={"accordion": _TOO_SHORT},
-    ),
-}
+_TOLD = yaml.safe_load((ROOT / PAGES / "league/study.yaml").read_text(encoding="utf-8"))
+TASKS = {name: Task(**words) for name, words in _TOLD["tasks"].items()}

@@ -51,6 +51,17 @@ class Trial:
             return [*words, f"output={root / TUNING}", *evaluation]
         return [*words, f"output={root / COMPARED}", *DIAGNOSTICS]
 
+    @property
+    def short_knob(self) -> str:
+        """The knob's overrides with only the last part of each key, such as rank=2."""
+        pairs = [word.partition("=") for word in self.knob.split()]
+        return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
+
+    @property
+    def has_end_rate(self) -> bool:
+        """Whether the rate is the lowest or the highest of those tried."""
+        return self.rate in TASKS[self.task].rates(self.method)[::2]
+
     def __str__(self) -> str:
         budget = "" if self.share is None else f" dense/{self.share}"
         return f"{self.task} {self.method}{budget} {self.knob or '-'} lr={self.rate:.4g} seed={self.seed}"
@@ -80,12 +91,6 @@ def trial_of(config: dict[str, Any]) -> Trial:
     return Trial(
         task, method, budget["share"], budget["knob"] or "", float(config["optimizer"]["lr"]), config["seed"]
     )
-
-
-def short_overrides(knob: str) -> str:
-    """A knob's overrides with only the last part of each key, such as rank=2."""
-    pairs = [word.partition("=") for word in knob.split()]
-    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
 
 
 def foreign_settings(config: dict[str, Any], overrides: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from results_commands import command_of_results
 
 from results.read.folders import read_runs
 from results.read.matching import by_method, by_setting
-from results.studies.convex import page as convex
-from results.studies.convex import reproduction
+from results.studies import convex
+from results.studies.catalogue import load
 from trainers.run import session
 
 main = command_of_results("study", "convex")
+page = partial(load("convex").page, further="paper")
 
 STEP = "feedback.scale step"  # a setting of every preset
 METHODS = (
@@ -96,7 +98,7 @@ def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -
     for panel in (first, last):
         assert drawn_in(panel) == {"hard_threshold, lambda 0.001", "none"}
     assert len(drawn_in(convex.draw(group, "ledger").axes[0])) == 3
-    ends = reproduction.reproduction_table(runs).split("## Where each run ends")[1].splitlines()
+    ends = page(runs).split("## Where each run ends")[1].splitlines()
     (row, *_) = [line for line in ends if "top_k" in line]
     assert row.count("| - |") == 1 and "| - |" not in next(line for line in ends if "hard_threshold" in line)
 
@@ -148,12 +150,12 @@ def test_one_seed_says_so(output: Path) -> None:
         run for run in read_runs([output]) if run.seed == 0 and run.config["name"].startswith("madelon_sgd")
     ]
     assert "one seed only (0)" in convex.draw(group, "paper").texts[1].get_text()
-    assert "(one seed)" in reproduction.reproduction_table(group)
+    assert "(one seed)" in page(group)
 
 
 def test_table_holds_what_the_summaries_say(output: Path) -> None:
     runs = read_runs([output])
-    table = reproduction.reproduction_table(runs)
+    table = page(runs)
     assert "| gisette_scale | L | 842.8680386 | not run: no file |  |" in table
     assert "| madelon_sgd | top_k, density 0.002 | mean ‖e‖² | peak | read | 0.0003 | not run |" in table
     row = next(
@@ -173,11 +175,11 @@ def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     found = next(run for run in read_runs([output]) if "heterogeneity-top_k" in str(run.path))
     curve = found.curve("convex/suboptimality")
     per_step = found.summary["comm/link_bytes_sent_total"] / 40
-    at = reproduction._value_at_bytes
+    at = convex.value_at_bytes
     assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # no other record in the last tenth
     assert at(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
     assert at(found, "convex/suboptimality", 0.5 * per_step) == curve[0]  # before the first record of bytes
-    assert reproduction.END_SHARE == 0.1 and curve.index[1] == 5
+    assert convex.END_SHARE == 0.1 and curve.index[1] == 5
     found.records.loc[:, "comm/link_bytes_sent_total"] *= 1e-6  # now all records are close together
     found.records.loc[3:, "comm/link_bytes_sent_total"] = [95.0, 97.0, 100.0, 120.0, 130.0, 140.0]
     assert at(found, "convex/suboptimality", 100.0) == pytest.approx(curve.iloc[3:6].mean())
@@ -235,7 +237,7 @@ def test_only_the_papers_own_settings_stand_beside_its_numbers(output: Path, tmp
     copied(output, tmp_path / "same", "madelon_sgd-top_k", **same)
     (run,) = read_runs([tmp_path / "same"])
     errors = run.curve("compression/error")
-    table = reproduction.reproduction_table([run])
+    table = page([run])
     row = "| madelon_sgd | top_k, density 0.002 | mean ‖e‖² | peak | read | 0.0003 | "
     assert (
         row + f"{errors.max():.4g} (one seed) | {errors.max() / 3e-4:.2f} | 1/1.26 to 1.26 | differs |"
@@ -257,7 +259,7 @@ def test_only_the_papers_own_settings_stand_beside_its_numbers(output: Path, tmp
         )
     ):
         copied(output, tmp_path / str(number), "madelon_sgd-top_k", **(same | change))
-        table = reproduction.reproduction_table(read_runs([tmp_path / str(number)]))
+        table = page(read_runs([tmp_path / str(number)]))
         assert "| madelon_sgd | top_k, density 0.002 | mean ‖e‖² | peak | read | 0.0003 | not run |" in table
 
 
@@ -281,15 +283,15 @@ def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> 
         name = {"name": "heterogeneity-by-hand", "data": {"partition": "by_label"}}
         copied(output, tmp_path / str(number), f"heterogeneity-{part}", **name)
     runs = read_runs([tmp_path])
-    assert set(convex.named_groups(runs)) == {"heterogeneity-by-hand-by_label"}
-    table = reproduction.reproduction_table(runs)
+    assert set(dict(convex.figures(runs, "paper"))) == {"heterogeneity-by-hand-by_label"}
+    table = page(runs)
     assert "| heterogeneity-by-hand by_label | top_k" in table and "## Heterogeneous workers" not in table
 
 
 def test_bits_of_bytes_are_those_handed_over(output: Path) -> None:
     """The labels say "handed over", because these bytes differ from those that left a worker."""
     assert convex.BITS_LABELS["ledger"].startswith("bits handed over per worker")
-    table = reproduction.reproduction_table(read_runs([output]))
+    table = page(read_runs([output]))
     assert (
         "| bits handed over per worker, 32 per value | bits handed over per worker, all | total error |"
         in table

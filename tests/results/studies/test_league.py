@@ -14,9 +14,9 @@ from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
 from results.read.folders import finished_runs
-from results.studies.league import scores, training, trials
+from results.studies.league import options, scores, trials
+from results.studies.league.empty_cells import reason_for_no_run
 from results.studies.league.methods import method_names
-from results.studies.league.page import reason_for_no_run
 from results.studies.league.tasks import SEEDS, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
 from trainers.files import files as run_files
@@ -252,7 +252,7 @@ def test_bad_options_are_one_line(
 def test_uncommitted_code_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(training, "is_modified", lambda _: True)
+    monkeypatch.setattr(options, "is_modified", lambda _: True)
     assert main(["--add", "compressor=top_k", "--root", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: the page has runs of committed code only: commit your changes first")

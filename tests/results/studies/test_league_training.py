@@ -12,7 +12,7 @@ from methods import cases
 from compressors.parts.bins import LONGEST
 from results.compare import knobs
 from results.compare.knobs import Knob, UnreachableError
-from results.studies.league import cells
+from results.studies.league import search
 from results.studies.league.methods import FEEDBACKS, Entry, method_names
 from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trial, trial_of
@@ -150,7 +150,7 @@ def test_bits_that_are_too_many_end_the_search() -> None:
 
 def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> None:
     train = Trained(lambda density: 3e8 * density)
-    cells.train_method("madelon", entry_of("top_k"), DENSE, train)
+    search.train_method("madelon", entry_of("top_k"), DENSE, train)
     for share in SHARES:
         own = [trial for trial in train.found if trial.share == share]
         compared = [trial for trial in own if trial.seed != TUNING_SEED]
@@ -163,14 +163,14 @@ def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> N
 
 def test_smaller_budgets_are_not_tried_after_one_that_is_not_met() -> None:
     train = Trained(lambda rank: 1e8 / 60 * rank)
-    cells.train_method("madelon", entry_of("powersgd"), DENSE, train)
+    search.train_method("madelon", entry_of("powersgd"), DENSE, train)
     assert {trial.share for trial in train.found if trial.seed == TUNING_SEED} == {20, 100}
     assert {trial.share for trial in train.found if trial.seed != TUNING_SEED} == {20}
 
 
 def test_a_rate_that_fails_is_not_chosen_and_pilots_go_on_at_the_lowest() -> None:
     train = Trained(lambda density: 3e8 * density, fails=lambda trial: trial.rate > 3.4e-9)
-    cells.train_method("madelon", entry_of("top_k"), DENSE, train)
+    search.train_method("madelon", entry_of("top_k"), DENSE, train)
     assert {trial.rate for trial in train.of_seed(0)} == {3.333e-9}
 
 
@@ -187,7 +187,7 @@ def test_a_rate_that_cannot_meet_the_budget_gives_way_to_the_next() -> None:
             return self.found[trial]
 
     train = AtRates(lambda density: 3e8 * density)
-    cells.train_method("madelon", entry_of("redsync"), DENSE, train)
+    search.train_method("madelon", entry_of("redsync"), DENSE, train)
     assert {trial.rate for trial in train.of_seed(0)} == {1e-8}
     assert {trial.share for trial in train.of_seed(0)} == set(SHARES)
 
@@ -195,14 +195,14 @@ def test_a_rate_that_cannot_meet_the_budget_gives_way_to_the_next() -> None:
 @pytest.mark.parametrize(("sent", "trainings"), [(1e8 / 32, 6), (1e8 / 4, 1)])
 def test_a_method_without_a_knob_is_trained_if_it_meets_any_budget(sent: float, trainings: int) -> None:
     train = Trained(lambda _: sent)
-    cells.train_method("madelon", entry_of("ef_sign"), DENSE, train)
+    search.train_method("madelon", entry_of("ef_sign"), DENSE, train)
     assert len(train.found) == trainings
     assert all(trial.share is None for trial in train.found)
 
 
 def test_a_rate_of_signsgd_is_its_own() -> None:
     train = Trained(lambda _: 1e8 / 32)
-    cells.train_method("madelon", entry_of("signsgd"), DENSE, train)
+    search.train_method("madelon", entry_of("signsgd"), DENSE, train)
     assert {trial.rate for trial in train.found} == {3.333e-07, 1e-06, 3e-06}
 
 
@@ -233,13 +233,13 @@ def test_a_divergence_after_pilots_gives_way_to_the_next_rate() -> None:
         return False
 
     train = AtRates(lambda threshold: 1e2 / threshold**2, fails)
-    cells.train_method("madelon", entry_of("hard_threshold"), DENSE, train)
+    search.train_method("madelon", entry_of("hard_threshold"), DENSE, train)
     assert {trial.share for trial in train.found if trial.seed == 0} == set(SHARES)
 
 
 def test_the_baseline_comes_first() -> None:
     train = Trained(lambda density: 3e8 * density if density else 1e8)
-    cells.train_methods(["madelon"], ["top_k"], train, 1)
+    search.train_methods(["madelon"], ["top_k"], train, 1)
     assert next(iter(train.found)).method == "none" and len({trial.method for trial in train.found}) == 2
 
 
@@ -252,7 +252,7 @@ def test_a_refused_method_does_not_stop_the_others() -> None:
 
     train = Refusing(lambda density: 3e8 * density if density else 1e8)
     with pytest.raises(ValueError, match="madelon random_k: no such density"):
-        cells.train_methods(["madelon"], ["random_k", "top_k"], train, 1)
+        search.train_methods(["madelon"], ["random_k", "top_k"], train, 1)
     assert {trial.seed for trial in train.found if trial.method == "top_k"} == {*SEEDS, TUNING_SEED}
 
 
@@ -282,7 +282,7 @@ def test_a_named_knob_finds_its_direction_and_meets_all_budgets(sign: int) -> No
         True,
     )
     train = Trained(lambda period: 1e6 * period if sign > 0 else 1e8 / period)
-    cells.train_method("madelon", entry, DENSE, train)
+    search.train_method("madelon", entry, DENSE, train)
     compared = {trial.share: int(trial.knob.partition("=")[2]) for trial in train.of_seed(0)}
     wanted = {20: 5, 100: 1} if sign > 0 else {20: 20, 100: 100, 500: 500}
     assert compared == wanted
@@ -293,7 +293,7 @@ def test_a_knob_without_effect_or_number_is_one_line() -> None:
     with pytest.raises(
         ValueError, match=r"period is no knob: .*period=32 and .*period=64 send 100 bytes both"
     ):
-        cells.train_method(
+        search.train_method(
             "madelon", entry_of("reused_threshold", "compressor.period"), DENSE, Trained(lambda _: 100)
         )
     with pytest.raises(ValueError, match=r"got no setting compressor\.nothing$"):
@@ -308,7 +308,7 @@ def test_a_knob_may_have_its_value_from_the_class() -> None:
 def test_methods_without_a_knob_are_said_in_one_line() -> None:
     train, lines = Trained(lambda _: 1e8 / 32), []
     train.report = lines.append
-    cells.train_methods(["madelon"], ["ef_sign", "one_bit"], train, 1)
+    search.train_methods(["madelon"], ["ef_sign", "one_bit"], train, 1)
     assert lines == [
         "ef_sign, one_bit have no knob, a setting that changes the bytes, which a class declares or "
         "--knob KEY names: one setting is trained, for all budgets that its bytes meet"
@@ -319,5 +319,5 @@ def test_methods_without_a_knob_are_said_in_one_line() -> None:
 def test_a_method_that_a_task_excludes_is_not_trained_on_it(task: str) -> None:
     assert set(TASKS[task].excluded) <= set(method_names())
     train = Trained(lambda density: 3e8 * density if density else 1e8)
-    cells.train_methods([task], ["none", "top_k", *TASKS[task].excluded], train, 1)
+    search.train_methods([task], ["none", "top_k", *TASKS[task].excluded], train, 1)
     assert {trial.method for trial in train.found} == {"none", "top_k"}

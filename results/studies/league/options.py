@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from results.studies.kit import ROOT, Training
-from results.studies.league.cells import train_methods
 from results.studies.league.methods import method_names
+from results.studies.league.search import train_methods
 from results.studies.league.tasks import TASKS
 from results.studies.league.trials import Trainings
 from trainers.files.working_tree import is_modified

@@ -1,5 +1,0 @@
-"""The paper's convex experiments."""
-
-from results.studies.convex.page import STUDY
-
-__all__ = ["STUDY"]
