@@ -45,8 +45,11 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     constants |= {"RATE_FACTORS": tasks.RATE_FACTORS, "LINK_RATES": scores.LINK_RATES, "TOLERANCE": TOLERANCE}
     functions = by_name(by_mean_quality, interval, relative_rank, with_other_bytes, scores.mean_bytes_sent)
     functions |= by_name(scores.ranks, scores.seconds_to_quality, scores.target_quality)
-    return constants | functions | {
-        "found": found,
+    return (
+        constants
+        | functions
+        | {
+            "found": found,
             "without_knob": sorted({each.method for each in trials if each.share is None} - {tasks.BASELINE}),
             "foreign": Counter(word for words in foreign for word in words),
             "relative_ranks": scores.all_relative_ranks(found),
