@@ -4,16 +4,15 @@ import math
 
 import pytest
 import torch
-from methods import Case, cases, gathered, is_codec, reduce_once, segment
+from methods import Case, cases, is_codec, reduce_once, segment
 
-from compressors.api import Segment, Step, inputs_of
+from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.chain import Chain
 from compressors.clt_k import CLTK
 from compressors.core.compress import Compress
 from compressors.core.randomness import derive_seed, distinct_coordinates
 from compressors.core.transports import AllGather, AllReduce
-from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock
@@ -22,8 +21,6 @@ from compressors.reused_threshold import ReusedThreshold
 from compressors.top_k import TopK
 from contract.contract import Contract
 from trainers.comm.communicator import Communicator
-
-SIZES = [3, 40, 1, 200]
 
 
 @pytest.mark.parametrize(
@@ -48,31 +45,19 @@ def test_a_threshold_that_is_set_stays() -> None:
         HardThreshold(density=0.1).encode(torch.ones(3), Step(0, 0))
 
 
-def kept_by(method: object, scope: str) -> torch.Tensor:
-    """Mask of the elements of one worker's four layers that are sent."""
-    rows = torch.randn(1, sum(SIZES), generator=torch.Generator().manual_seed(0))
+def kept_by(method: object, sizes: list[int]) -> torch.Tensor:
+    """Mask of the elements of one worker's four layers that are sent, in segments of ``sizes`` elements."""
+    rows = torch.randn(1, 244, generator=torch.Generator().manual_seed(0))
     rows[:, :43] *= 10  # with layers of different scale Top-k depends on the scope
-    flat = rows.clone()
-    if scope == "global":
-        segments = [Segment("model", flat, tuple((size,) for size in SIZES))]
-    else:
-        segments = [segment(part, str(i)) for i, part in enumerate(flat.split(SIZES, 1))]
-    reducer = build_reducer(method, sum(SIZES))
-    reduced, _ = reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), Communicator(1))
-    counts = torch.cat([torch.from_numpy(reduced.compressed[s.name].sent[0]) for s in segments])
-    kept = flat[0] == 0
-    assert counts.tolist() == [part.sum().item() for part in kept.split(SIZES)]
-    return kept
+    segments = [segment(part, str(i)) for i, part in enumerate(rows.split(sizes, 1))]
+    reducer = build_reducer(method, 244)
+    reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), Communicator(1))
+    return rows[0] == 0
 
 
-def test_hard_threshold_is_the_same_in_both_scopes() -> None:
-    method = HardThreshold(threshold=1.5)
-    assert torch.equal(kept_by(method, "layer"), kept_by(method, "global"))
-
-
-def test_top_k_is_not_the_same_in_both_scopes() -> None:
-    method = TopK(density=0.1)
-    assert not torch.equal(kept_by(method, "layer"), kept_by(method, "global"))
+def test_scopes_change_what_top_k_sends_and_not_what_a_threshold_sends() -> None:
+    for method, same in ((HardThreshold(threshold=1.5), True), (TopK(density=0.1), False)):
+        assert torch.equal(kept_by(method, [3, 40, 1, 200]), kept_by(method, [244])) == same
 
 
 def test_distinct_coordinates_are_uniform() -> None:
@@ -167,35 +152,3 @@ def test_linear_codecs_are_averaged_and_others_gathered() -> None:
             assert isinstance(build_reducer(method, 10).innermost.transport, expected)
     with pytest.raises(ValueError, match="linear"):
         Compress(TopK(density=0.1), AllReduce())
-
-
-def test_feedback_in_step_units_moves_by_what_was_sent() -> None:
-    """lr times the mean plus the residual is p, also if the learning rate has changed."""
-    reducer = ErrorFeedback(gathered(TopK(density=0.1)), scale="step")
-    g = torch.randn(1, 50, generator=torch.Generator().manual_seed(0))
-    reduced, state, _ = reduce_once(reducer, g, learning_rate=0.5)
-    residual = state.residual["a"].clone()
-    reduced, state, _ = reduce_once(reducer, g, state, 1, learning_rate=0.125)
-    p = residual + 0.125 * g
-    assert torch.equal(0.125 * reduced.mean["a"] + state.residual["a"][0], p[0])
-
-
-def test_feedback_refusals() -> None:
-    with pytest.raises(ValueError, match=r"ErrorFeedback\.scale must be 'gradient' or 'step', got 'lr'"):
-        ErrorFeedback(gathered(TopK(density=0.1)), scale="lr")
-    with pytest.raises(ValueError, match="learning rate must be > 0"):
-        reduce_once(
-            ErrorFeedback(gathered(TopK(density=0.1)), scale="step"), torch.ones(1, 4), learning_rate=0.0
-        )
-
-
-@pytest.mark.parametrize("density", [0, 1.5, float("nan"), None])
-@pytest.mark.parametrize(
-    "case",
-    [c for c in cases() if hasattr(c.method(), "density") and c.settings.get("threshold") is None],
-    ids=str,
-)
-def test_density_outside_its_range(case: Case, density: object) -> None:
-    with pytest.raises(Exception, match=r"density must be in \(0, 1\], got") as caught:
-        case.method(density=density, threshold=None)
-    assert isinstance(caught.value.__cause__ or caught.value, ValueError)

@@ -1,18 +1,14 @@
-"""Deep gradient compression: selection, momentum correction, warm-up, and the settings of its config."""
+"""Deep gradient compression: selection, warm-up, and the settings of its config."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from configs import resolved
-from methods import reduce_once
 
 from compressors.api import Step
-from compressors.build import build_reducer
 from compressors.dgc import DGC, EXPECTED
-from compressors.feedback import MomentumCorrection
 
 W, D = 3, 60
 
@@ -49,22 +45,6 @@ def test_the_selection_is_its_definition(size: int, density: float) -> None:
         assert min(passed) <= 1.3 * k < max(passed)
 
 
-@pytest.mark.parametrize("masking", [True, False])
-def test_without_compression_it_is_momentum_sgd(masking: bool) -> None:
-    """Weights of torch's SGD with momentum on the mean gradient, over 6 steps."""
-    reducer = build_reducer(DGC(density=1.0), D, partial(MomentumCorrection, momentum=0.9, masking=masking))
-    ours, torchs = (torch.zeros(D, requires_grad=True) for _ in range(2))
-    plain, momentum = torch.optim.SGD([ours], lr=0.1), torch.optim.SGD([torchs], lr=0.1, momentum=0.9)
-    state = None
-    for step in range(6):
-        reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
-        ours.grad, torchs.grad = reduced.mean["a"], gradients(step).mean(0)
-        plain.step()
-        momentum.step()
-        assert not state.residual["a"].any()
-    torch.testing.assert_close(ours, torchs, rtol=0, atol=1e-6)
-
-
 def test_the_config_chooses_feedback_warm_up_and_optimizer() -> None:
     config = resolved("compressor=dgc")
     assert config["feedback"] == {
@@ -80,9 +60,3 @@ def test_the_config_chooses_feedback_warm_up_and_optimizer() -> None:
     schedule = DGC(**{k: v for k, v in config["compressor"].items() if k != "_target_"}).schedule
     printed = [0.25, 0.0625, 0.015625, 0.004, 0.001, 0.001]  # by the paper, with 0.4 % rounded
     assert [schedule.at(epoch, 0.001) for epoch in range(6)] == pytest.approx(printed, rel=0.03)
-
-
-def test_refusals() -> None:
-    for sample in (0, -0.1, 1.5, math.nan, "0.1", None, True):
-        with pytest.raises(ValueError, match=r"DGC\.sample must be in \(0, 1\], got"):
-            DGC(density=0.1, sample=sample)

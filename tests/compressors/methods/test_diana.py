@@ -1,7 +1,6 @@
 """DIANA: definition, default rate, unbiasedness, and convergence where the workers' optima differ."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -15,16 +14,14 @@ from compressors.natural import Natural
 from compressors.qsgd import QSGD
 from compressors.random_k import RandomK
 from compressors.terngrad import TernGrad
-from compressors.top_k import TopK
 
 W, D, STEPS = 4, 60, 5
-METHODS = {
-    "qsgd": QSGD(levels=2, norm="l2"),
-    "natural": Natural(),
-    "terngrad": TernGrad(clip=None),
-    "random_k": RandomK(density=0.3, unbiased=True, shared_coordinates=False),
+METHODS = {  # with the variance omega of the theory
+    "qsgd": (QSGD(levels=2, norm="l2"), min(D / 4, math.sqrt(D) / 2)),
+    "natural": (Natural(), 1 / 8),
+    "terngrad": (TernGrad(clip=None), (math.sqrt(D) - 1) / 2),
+    "random_k": (RandomK(density=0.3, unbiased=True, shared_coordinates=False), D / 18 - 1),
 }
-each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 
 def gradients(step: int) -> torch.Tensor:
@@ -32,12 +29,11 @@ def gradients(step: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("alpha", [0.3, None])
-@each_method
-def test_it_is_its_definition(method: Codec, alpha: float | None) -> None:
+@pytest.mark.parametrize(("method", "omega"), METHODS.values(), ids=METHODS)
+def test_it_is_its_definition(method: Codec, omega: float, alpha: float | None) -> None:
     """D = C(g - h); the mean of h + D is applied; h += alpha D, alpha = 1 / (1 + omega) by default."""
     reducer = build_reducer(method, D, partial(DIANA, alpha=alpha))
-    rate = 1 / (1 + method.variance_bound(D, Step(0, 0))) if alpha is None else alpha
-    assert 0 < rate <= 1
+    rate = 1 / (1 + omega) if alpha is None else alpha
     h, state = torch.zeros(W, D), None
     for step in range(STEPS):
         difference = gradients(step) - h
@@ -50,22 +46,6 @@ def test_it_is_its_definition(method: Codec, alpha: float | None) -> None:
         h = h + rate * sent
         torch.testing.assert_close(state.believed["a"], h, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(state.mean.state["a"], h.mean(0), rtol=1e-5, atol=1e-5)
-
-
-def test_the_rate_is_that_of_the_theory() -> None:
-    """1 / (1 + omega): d / k - 1 for Random-k, 1 / 8 for natural, min(d / s^2, sqrt(d) / s) for QSGD."""
-    for method, omega in (
-        (METHODS["random_k"], D / 18 - 1),
-        (METHODS["natural"], 1 / 8),
-        (METHODS["qsgd"], min(D / 4, math.sqrt(D) / 2)),
-    ):
-        reducer = build_reducer(method, D, DIANA)
-        _, state, _ = reduce_once(reducer, gradients(0))
-        sent = gradients(0).clone()
-        for worker, row in enumerate(sent):
-            method.encode(row, Step(0, 0, segment="a", shapes=((3, 20),), worker=worker))
-        sent = gradients(0) - sent
-        torch.testing.assert_close(state.believed["a"] * (1 + omega), sent, rtol=1e-4, atol=1e-5)
 
 
 def test_the_rate_follows_a_scheduled_density() -> None:
@@ -95,24 +75,6 @@ def descend(reducer: Reducer, steps: int) -> float:
 def test_it_converges_where_compression_alone_does_not(name: str) -> None:
     """With shifts it converges linearly to the optimum; without, the variance of large gradients remains."""
     with_shifts, without = (
-        descend(build_reducer(METHODS[name], D, feedback), 200) for feedback in (DIANA, no_feedback)
+        descend(build_reducer(METHODS[name][0], D, feedback), 200) for feedback in (DIANA, no_feedback)
     )
     assert with_shifts < 1e-6 < 1e-3 < without
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (
-            lambda: build_reducer(TopK(density=0.1), D, DIANA),
-            "compressor must be unbiased under feedback=diana",
-        ),
-        (lambda: build_reducer(TernGrad(), D, DIANA), "compressor must be unbiased .* got 'TernGrad'"),
-        (lambda: build_reducer(QSGD(), D, partial(DIANA, alpha=0)), r"DIANA.alpha must be in \(0, 1\]"),
-        (lambda: build_reducer(QSGD(), D, partial(DIANA, alpha=1.5)), r"DIANA.alpha must be in \(0, 1\]"),
-        (lambda: build_reducer(QSGD(), D, partial(DIANA, alpha=True)), r"DIANA.alpha must be in \(0, 1\]"),
-    ],
-)
-def test_refusals(make: Callable[[], Reducer], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        make()
