@@ -30,30 +30,20 @@ def test_floats_round_to_the_nearest_and_ties_to_even() -> None:
     assert rounded("fp16", values).tolist() == [1, 1 + 2 * step, 0, 2.0**-24]
 
 
-def test_int8_rounds_to_steps_of_a_127th_of_the_largest() -> None:
-    values = torch.tensor([127.0, 0.5, 1.5, -2.5, 0.4, -127.0])
-    assert rounded("int8", values).tolist() == [127, 0, 2, -2, 0, -127]
-
-
-def test_every_layer_has_its_own_scale() -> None:
-    values = torch.tensor([1000.0, 1.0, 0.01, 0.02])
-    found = rounded("int8", values, np.array([2, 0, 2, 0]))
-    assert found[:2].tolist() == [1000, 0]
-    torch.testing.assert_close(found[2:], values[2:], rtol=0.01, atol=0)
-
-
-@pytest.mark.parametrize(("code", "limit"), [("int4", 7), ("int2", 1)])
-def test_every_64_values_of_a_layer_have_their_own_scale(code: str, limit: int) -> None:
-    """The definition in NumPy: rint(x / scale) scale, with scale = max |x| / limit of a block."""
+@pytest.mark.parametrize(
+    ("code", "limit", "size", "bits"), [("int8", 127, 999, 8), ("int4", 7, 64, 4), ("int2", 1, 64, 2)]
+)
+def test_integers_are_steps_of_a_blocks_scale(code: str, limit: int, size: int, bits: int) -> None:
+    """In NumPy: rint(x / scale) scale, scale = max |x| / limit of a layer (int8) or 64 of its values."""
     counts = np.array([100, 0, 64, 1, 130])
     values = torch.randn(295, generator=torch.Generator().manual_seed(0)) ** 3
     layers = [values.numpy()[:100], values.numpy()[100:164], values.numpy()[164:165], values.numpy()[165:]]
-    blocks = [layer[start : start + 64] for layer in layers for start in range(0, len(layer), 64)]
+    blocks = [layer[start : start + size] for layer in layers for start in range(0, len(layer), size)]
     scales = [np.abs(block).max() / np.float32(limit) for block in blocks]
     expected = np.concatenate([np.rint(b / s) * s for b, s in zip(blocks, scales, strict=True)])
     np.testing.assert_array_equal(rounded(code, values, counts).numpy(), expected)
     sent = encode_values(code, values, counts)
-    assert [part.nbytes for part in sent] == [4 * 7, -(-295 // (2 if code == "int4" else 4))]
+    assert [part.nbytes for part in sent] == [4 * len(blocks), math.ceil(295 * bits / 8)]
 
 
 @pytest.mark.parametrize("code", ROUNDED)

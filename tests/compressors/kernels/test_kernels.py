@@ -206,21 +206,6 @@ def test_squared_norms(size: int, dtype: torch.dtype) -> None:
     torch.testing.assert_close(found[:, 0], rows.double().square().sum(1), rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_takes_the_reference(dtype: torch.dtype) -> None:
-    found = []
-    for kernels in ("auto", "reference"):
-        rows = segment(normal(0, 100).to(dtype))
-        with chosen(kernels):
-            (compressed,) = backend_of(CPU).compress(
-                [TopK(density=0.1)], inputs_of([rows]), Step(0, 0), range(W)
-            )
-        assert len(compressed.payloads) == W, "one payload each: no compiled loop has seen them"
-        found.append((rows.rows, compressed.error, compressed.input_norm))
-    for own, other in zip(*found, strict=True):
-        assert torch.equal(own, other)
-
-
 def test_choices() -> None:
     assert "numba" in describe(CPU) and "numba" in backend_of(CPU).name
     assert describe(torch.device("mps")) == "reference (there are no compiled loops for mps)"

@@ -1,18 +1,13 @@
 """Compiled loops of quantisers against ``encode`` and ``add``: payloads, residuals and sums, bit for bit."""
 
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from methods import communicator_for
 
-from compressors.api import Codec, Segment, Step, inputs_of
-from compressors.build import build_reducer
-from compressors.core.segments import edges_of
+from compressors.api import Codec, Step
 from compressors.ef_sign import EFSign
-from compressors.feedback import ErrorFeedback
-from compressors.kernels.choice import backend_of, chosen
+from compressors.kernels.choice import backend_of
 from compressors.kernels.cpu.quantising import CHUNK
 from compressors.kernels.reference import Backend
 from compressors.natural import Natural
@@ -87,30 +82,3 @@ def test_what_is_not_finite_shows(codec: Codec, bad: float) -> None:
         part.view(torch.float32) for part in outcome(KERNELS, codec, x, Step(0, 0, shapes=((600,),)))[-2:]
     )
     assert not (rest.isfinite().all() and out.isfinite().all())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("codec", [EFSign(), OneBit(), QSGD(bucket_size=64)], ids=repr)
-def test_reductions_equal_the_reference(codec: Codec, dtype: torch.dtype) -> None:
-    """Means, residuals, norms, counts and bytes over three steps with error feedback, in two segments."""
-    shapes = {"a": ((300,), (1,), (40, 20)), "b": ((7,),)}
-    outcomes = []
-    for kernels in ("auto", "reference"):
-        reducer = build_reducer(codec, 1108, partial(ErrorFeedback, scale="step"))
-        communicator, state, found = communicator_for(reducer, 3), None, []
-        for number in range(3):
-            stream = torch.Generator().manual_seed(number)
-            segments = [
-                Segment(name, torch.randn(3, edges_of(own)[-1], generator=stream).to(dtype), own)
-                for name, own in shapes.items()
-            ]
-            state = reducer.init(segments) if state is None else state
-            with chosen(kernels):
-                step = Step(3, number, 0.37)
-                reduced, state = reducer.reduce(inputs_of(segments), state, step, communicator)
-            for name, own in reduced.compressed.items():
-                found += [reduced.mean[name].clone(), reduced.residual[name].clone()]
-                found += [own.error, own.input_norm, torch.from_numpy(own.sent)]
-        outcomes.append([*found, torch.from_numpy(communicator.take_charges())])
-    for one, other in zip(*outcomes, strict=True):
-        assert torch.equal(one, other)
