@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from descriptions import facts_of, replace_description
+from random_damage import DAMAGE, damage, swap
 
 from trainers.checkpoint import saving
 from trainers.checkpoint.files import (
@@ -163,43 +164,19 @@ def test_parts_that_do_not_belong_together(tmp_path: Path, changes: dict[str, ob
         read_checkpoint(folder)
 
 
-def flip(draw: random.Random, folder: Path) -> None:
-    """Flip one bit."""
-    path = draw.choice(sorted(folder.iterdir()))
-    content = bytearray(path.read_bytes())
-    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-    path.write_bytes(content)
+def change(kind: str) -> Callable[[random.Random, Path], None]:
+    def one(draw: random.Random, folder: Path) -> None:
+        damage(draw.choice(sorted(folder.iterdir())), kind, draw.randrange(99))
 
-
-def truncate(draw: random.Random, folder: Path) -> None:
-    path = draw.choice(sorted(folder.iterdir()))
-    path.write_bytes(path.read_bytes()[: draw.randrange(path.stat().st_size)])
-
-
-def append(draw: random.Random, folder: Path) -> None:
-    path = draw.choice(sorted(folder.iterdir()))
-    path.write_bytes(path.read_bytes() + draw.randbytes(draw.randrange(1, 50)))
-
-
-def overwrite(draw: random.Random, folder: Path) -> None:
-    """Overwrite 8 bytes by 0xff, as after a fault of the file system."""
-    path = draw.choice(sorted(folder.iterdir()))
-    content = bytearray(path.read_bytes())
-    start = draw.randrange(len(content) - 8)
-    content[start : start + 8] = b"\xff" * 8
-    path.write_bytes(content)
+    return one
 
 
 def remove(draw: random.Random, folder: Path) -> None:
     draw.choice(sorted(folder.iterdir())).unlink()
 
 
-def swap(draw: random.Random, folder: Path) -> None:
-    """Exchange two files of a folder."""
-    one, other = draw.sample(sorted(folder.iterdir()), 2)
-    first = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(first)
+def exchange(draw: random.Random, folder: Path) -> None:
+    swap(*draw.sample(sorted(folder.iterdir()), 2))
 
 
 def mix(draw: random.Random, folder: Path) -> None:
@@ -221,15 +198,14 @@ def directory(draw: random.Random, folder: Path) -> None:
     path.mkdir()
 
 
-KINDS = (flip, truncate, append, overwrite, remove, swap, mix, rename, directory)
+KINDS = (*map(change, DAMAGE), remove, exchange, mix, rename, directory)
 
 
 @pytest.mark.parametrize("number", range(CORRUPTIONS))
 def test_every_corruption_is_noticed(tmp_path: Path, number: int) -> None:
-    kind: Callable[[random.Random, Path], None] = KINDS[number % len(KINDS)]
     root = tmp_path / "checkpoint"
     folder = write(root, 5)
-    kind(random.Random(number), folder)
+    KINDS[number % len(KINDS)](random.Random(number), folder)
     (folder,) = step_folders(root)
     with pytest.raises(DamagedCheckpointError):
         read_checkpoint(folder)

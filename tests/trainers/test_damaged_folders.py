@@ -4,11 +4,11 @@ import copy
 import random
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from random_damage import DAMAGE, damage, swap
 from resuming import assert_same, config_of, crash_after, outcome, records, timeless, train
 
 from trainers.config.errors import ConfigError
@@ -65,42 +65,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("damaged"))
 
 
-def files_below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def flip(draw: random.Random, folder: Path) -> None:
-    path = draw.choice([path for path in files_below(folder) if path.stat().st_size])
-    content = bytearray(path.read_bytes())
-    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-    path.write_bytes(content)
-
-
-def truncate(draw: random.Random, folder: Path) -> None:
-    path = draw.choice(files_below(folder))
-    path.write_bytes(path.read_bytes()[: draw.randrange(max(1, path.stat().st_size))])
-
-
-def swap(draw: random.Random, folder: Path) -> None:
-    """Exchange two files."""
-    one, other = draw.sample(files_below(folder), 2)
-    first = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(first)
-
-
-def empty(draw: random.Random, folder: Path) -> None:
-    draw.choice(files_below(folder)).write_bytes(b"")
-
-
-DAMAGES: tuple[Callable[[random.Random, Path], None], ...] = (flip, truncate, swap, empty)
-
-
 @pytest.mark.parametrize("number", range(CASES))
 def test_accidental_damage(tmp_path: Path, runs: Runs, number: int) -> None:
     draw = random.Random(number)
     config, path = runs.copy(tmp_path, "whole" if draw.random() < 0.3 else "broken")
-    DAMAGES[number % len(DAMAGES)](draw, path)
+    one, other = draw.sample(sorted(path for path in path.rglob("*") if path.is_file()), 2)
+    kind = [*DAMAGE, "exchange"][number % (len(DAMAGE) + 1)]
+    if kind == "exchange":
+        swap(one, other)
+    elif one.stat().st_size:
+        damage(one, kind, number)
     runs.require(config, path)
 
 
