@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,72 +23,55 @@ from trainers.schedules.schedules import (
 PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)
 
 
-@pytest.mark.parametrize(
-    ("epoch", "expected"),
-    [
-        (0, 1.0),
-        (1 / 98, 1 + 15 / 5 / 98),
-        (3, 10.0),
-        (5, 16.0),
-        (149.999, 16.0),
-        (150, 1.6),
-        (250, 0.16),
-    ],
-)
-def test_the_papers_schedule(epoch: float, expected: float) -> None:
-    assert PAPER.factor(epoch, 300) == pytest.approx(expected, rel=1e-12)
+BY_HAND = {  # schedule, epochs of the run, and factors at some epochs
+    "of the paper": (
+        PAPER,
+        300,
+        {0: 1.0, 1 / 98: 1 + 15 / 5 / 98, 3: 10.0, 5: 16.0, 149.999: 16.0, 150: 1.6, 250: 0.16},
+    ),
+    "without warm-up": (
+        WarmupStep(peak=3.0, milestones=[2], decay=0.5),
+        4,
+        {0: 3.0, 1.9: 3.0, 2: 1.5, 3: 1.5},
+    ),
+    "milestones at 0 and within the warm-up": (
+        WarmupStep(peak=5.0, warmup_epochs=4, milestones=(0, 2), decay=0.5),
+        9,
+        {0: 0.5, 1: 1.0, 2: 0.75, 4: 1.25},
+    ),
+    "half a cosine after a warm-up": (
+        Cosine(peak=2.0, warmup_epochs=10),
+        110,
+        {0: 1.0, 5: 1.5, 35: 1 + math.sqrt(0.5), 60: 1.0, 110: 0.0},
+    ),
+    "as BERT is fine-tuned": (  # the rate rises in the first tenth and falls in the rest
+        Linear(),
+        3,
+        {0: 0.0, 0.1: 1 / 3, 0.3: 1.0, 0.57: 0.9, 1.65: 0.5, 3: 0.0, 3.1: 0.0},
+    ),
+    "linear, warm-up in epochs": (
+        Linear(warmup_epochs=2, warmup_share=0.5),
+        10,
+        {0: 0.0, 1: 0.5, 2: 1.0, 6: 0.5, 10: 0.0},
+    ),
+    "linear, longer warm-up than the run": (Linear(warmup_epochs=5), 3, {2: 0.4}),
+    "inverse of the step": (
+        InversePower(decay=0.01, exponent=1.0, warmup=0, unit="step"),
+        7,
+        {0: 1, 100: 1 / 2, 400: 1 / 5, 10_000: 1 / 101},
+    ),
+    "inverse root of the step": (
+        InversePower(decay=0.01, exponent=0.5, warmup=0, unit="step"),
+        7,
+        {0: 1, 100: math.sqrt(1 / 2), 10_000: math.sqrt(1 / 101)},
+    ),
+}
 
 
-def test_without_warmup_the_peak_holds_from_the_start() -> None:
-    schedule = WarmupStep(peak=3.0, milestones=[2], decay=0.5)
-    assert [schedule.factor(epoch, 4) for epoch in (0, 1.9, 2, 3)] == [3.0, 3.0, 1.5, 1.5]
-
-
-def test_milestone_at_zero_and_within_the_warmup() -> None:
-    schedule = WarmupStep(peak=5.0, warmup_epochs=4, milestones=(0, 2), decay=0.5)
-    assert [schedule.factor(epoch, 9) for epoch in (0, 1, 2, 4)] == [0.5, 1.0, 0.75, 1.25]
-
-
-@pytest.mark.parametrize(
-    ("epoch", "expected"),
-    [
-        (0, 1.0),
-        (5, 1.5),
-        (35, 1 + math.sqrt(0.5)),
-        (60, 1.0),
-        (110, 0.0),
-    ],
-)
-def test_cosine_after_a_warmup(epoch: float, expected: float) -> None:
-    """Warm-up to 2 at epoch 10, then half a cosine over 100 epochs."""
-    assert Cosine(peak=2.0, warmup_epochs=10).factor(epoch, 110) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("epoch", "expected"),
-    [(0, 0.0), (0.1, 1 / 3), (0.3, 1.0), (0.57, 0.9), (1.65, 0.5), (3, 0.0), (3.1, 0.0)],
-)
-def test_linear_as_bert_is_fine_tuned(epoch: float, expected: float) -> None:
-    """3 epochs: the rate rises in the first tenth and falls in the rest."""
-    assert Linear().factor(epoch, 3) == pytest.approx(expected, abs=1e-12)
-
-
-def test_linear_warmup_in_epochs() -> None:
-    """``warmup_epochs`` overrides ``warmup_share``."""
-    schedule = Linear(warmup_epochs=2, warmup_share=0.5)
-    factors = [schedule.factor(epoch, 10) for epoch in (0, 1, 2, 6, 10)]
-    assert factors == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-12)
-    assert Linear(warmup_epochs=5).factor(2, 3) == pytest.approx(0.4)
-
-
-@pytest.mark.parametrize(
-    ("exponent", "expected"),
-    [(1.0, [1, 1 / 2, 1 / 5, 1 / 101]), (0.5, [1, math.sqrt(1 / 2), math.sqrt(1 / 5), math.sqrt(1 / 101)])],
-)
-def test_inverse_powers_of_the_time(exponent: float, expected: list[float]) -> None:
-    schedule = InversePower(decay=0.01, exponent=exponent, warmup=0, unit="step")
-    factors = [schedule.factor(step, 7) for step in (0, 100, 400, 10_000)]
-    assert factors == pytest.approx(expected, rel=1e-14)
+@pytest.mark.parametrize(("schedule", "epochs", "factors"), BY_HAND.values(), ids=BY_HAND)
+def test_by_hand(schedule: Any, epochs: int, factors: dict[float, float]) -> None:
+    found = {epoch: schedule.factor(epoch, epochs) for epoch in factors}
+    assert found == pytest.approx(factors, rel=1e-12, abs=1e-12)
 
 
 def test_inverse_powers_in_steps_and_in_epochs() -> None:
