@@ -56,12 +56,6 @@ def test_hook_equals_explicit(one_process: Results) -> None:
         assert result[setting]["layers"] == one_process[setting]["layers"]
 
 
-def test_every_encoding_is_trained_in_both_scopes_and_with_both_feedbacks() -> None:
-    quick, both = quick_coded_settings(), coded_settings()
-    assert {(own[0], own[1], *own[3:]) for own in quick} == {(own[0], own[1], *own[3:]) for own in both}
-    assert {(own[0], *own[2:]) for own in quick} == {(own[0], *own[2:]) for own in both}
-
-
 @pytest.mark.parametrize("name", ["hard_threshold", "top_k"])
 def test_coded_indices_change_bytes_alone(name: str) -> None:
     plain = train(name, "layer", "gradient")
