@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data.classification import Classification, ClassificationDataset, LabelledBatch, Split
+from data.classification import ClassificationDataset, Split
 from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
 
@@ -52,6 +52,7 @@ class Counting:
         return indices
 
     def measure(self, model: nn.Module, batch: Tensor) -> Tensor:
+        assert not model.training and not torch.is_grad_enabled()
         return torch.tensor([batch.sum(), len(batch)], dtype=torch.float64)
 
     def summarise(self, sums: Tensor) -> dict[str, float]:
@@ -111,21 +112,3 @@ def test_mode_is_restored_and_nothing_else_changes(training: bool) -> None:
     assert all(module.training == training for module in model.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_model_is_in_evaluation_mode_and_builds_no_graph() -> None:
-    """The task records the model's mode and whether its outputs require gradients."""
-    seen = []
-
-    class Watching(Classification):
-        def measure(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
-            outputs = model(batch.inputs)
-            seen.append((model.training, outputs.requires_grad))
-            return super().measure(model, batch)
-
-    class Watched(ClassificationDataset):
-        task = Watching()
-
-    model, plain = problem()
-    evaluate(model, Watched(train=plain.train, test=plain.test, num_classes=5), Communicator(1), 20)
-    assert seen == [(False, False)] * 3

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from training import flat_of
 
 from trainers.comm.communicator import Communicator
-from trainers.step.forward import autocast, cut, in_precision, require_bf16
+from trainers.step.forward import cut, in_precision, require_bf16
 from trainers.step.gradients import WorkerGradients
 from trainers.step.layout import Layout
 
@@ -36,10 +36,10 @@ def signed(model: Line, batch: Points, memory: float | None = None) -> tuple[Ten
     return (model.w * batch.x).mean(), (memory or 0) + len(batch.x)
 
 
-def workers_of(**settings: object) -> WorkerGradients:
+def workers_of(count: int = 1, **settings: object) -> WorkerGradients:
     model = Line()
     layout = Layout(dict(model.named_parameters()), "layer")
-    return WorkerGradients(model, signed, layout, Communicator(1), seed=0, **settings)
+    return WorkerGradients(model, signed, layout, Communicator(count), seed=0, **settings)
 
 
 def test_cut_splits_tensors_and_repeats_the_rest() -> None:
@@ -59,6 +59,10 @@ def test_micro_batches_add_up_to_the_batch_each_with_its_own_memory() -> None:
     assert loss.tolist() == [10.0]
     workers.compute([Points(x, x, False)], step=1)
     assert workers.carries == [[4, 4]]
+    two, more = workers_of(count=2), torch.ones(5)
+    for step in range(2):
+        two.compute([Points(x, x, True), Points(more, more, True)], step)
+    assert two.carries == [[8], [10]], "of each worker"
 
 
 def test_clipping_sees_the_whole_batch_not_its_pieces() -> None:
@@ -96,22 +100,6 @@ def test_bf16_needs_a_device_that_has_it(monkeypatch: pytest.MonkeyPatch) -> Non
     require_bf16(CPU)
     with pytest.raises(ValueError, match=r"trainer\.precision=bf16: An old GPU does not support it"):
         require_bf16(torch.device("cuda"))
-
-
-def test_float64_is_left_alone() -> None:
-    with autocast(CPU, "fp32"):
-        assert nn.Linear(2, 2).double()(torch.ones(1, 2).double()).dtype == torch.float64
-
-
-def test_a_hidden_state_is_kept_per_worker() -> None:
-    model = Line()
-    workers = WorkerGradients(
-        model, signed, Layout(dict(model.named_parameters()), "layer"), Communicator(2), seed=0
-    )
-    batches = [Points(torch.ones(3), torch.ones(3), True), Points(torch.ones(5), torch.ones(5), True)]
-    for step in range(2):
-        workers.compute(batches, step)
-    assert workers.carries == [[6], [10]]
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 2.0, True])

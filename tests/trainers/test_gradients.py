@@ -22,13 +22,13 @@ def small_net() -> SmallNet:
 
 
 def test_each_worker_computes_as_if_alone() -> None:
-    model = small_net()
-    workers = workers_of(model, 3)
-    workers.compute([batch_of(0, w) for w in range(3)], step=5)
-    for worker in range(3):
+    """The first two workers have equal batches and weights, and drop different units."""
+    workers, batches = workers_of(small_net(), 3), [batch_of(0, w) for w in (0, 0, 1)]
+    workers.compute(batches, step=5)
+    for worker, batch in enumerate(batches):
         alone = small_net()
         seed_worker(3, 5, worker)
-        loss_of(alone, batch_of(0, worker))[0].backward()
+        loss_of(alone, batch)[0].backward()
         expected = torch.cat([p.grad.flatten() for p in alone.parameters()])
         assert torch.equal(flat_of(workers)[worker], expected)
     assert not torch.equal(flat_of(workers)[0], flat_of(workers)[1])
@@ -86,13 +86,6 @@ def test_dropout_changes_with_step_and_seed_only() -> None:
     assert not torch.equal(found[0], found[2])
 
 
-def test_workers_do_not_share_one_dropout_stream() -> None:
-    """With equal batches and weights, workers drop different units."""
-    workers = workers_of(small_net(), 2)
-    workers.compute([batch_of(0, 0), batch_of(0, 0)], step=0)
-    assert not torch.equal(flat_of(workers)[0], flat_of(workers)[1])
-
-
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
     model = small_net()
@@ -108,19 +101,17 @@ def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
         workers_of(model, 3, loss=loss).compute(batches, step=4)
 
 
-def test_a_norm_that_overflows_is_no_fault() -> None:
+def test_a_norm_that_overflows_is_a_fault_only_where_it_would_clip_all_away() -> None:
     """Squares of 1e30 are infinite in fp32, but the gradient is finite."""
     model = nn.Linear(2, 1, bias=False)
-    workers = workers_of(model, 1, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
+    workers, clipped = (
+        workers_of(model, 1, clip, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
+        for clip in (None, 1.0)
+    )
     workers.compute([None], 0)
     assert torch.equal(flat_of(workers), torch.full((1, 2), 1e30))
-
-
-def test_a_norm_that_overflows_is_a_fault_where_it_would_clip_all_away() -> None:
-    model = nn.Linear(2, 1, bias=False)
-    workers = workers_of(model, 1, clip_norm=1.0, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
     with pytest.raises(NonFiniteGradientError, match="worker 0 is not finite"):
-        workers.compute([None], 0)
+        clipped.compute([None], 0)
 
 
 @pytest.mark.parametrize("count", [1, 2])

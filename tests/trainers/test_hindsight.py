@@ -1,13 +1,10 @@
 """Hindsight error, compared with a sort of all p, and the regret of every method."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from command_line import command
 from methods import FEEDBACKS, named, segment
 from processes import run_in_processes
 from skipping import STEPS as SKIPPING_STEPS
@@ -205,21 +202,3 @@ def skipping_trainer_after(snapshots: Snapshots) -> dict[str, float]:
     trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
     object.__setattr__(trainer, "diagnostics", ON)
     return run(trainer, Records(), snapshots)
-
-
-def summary_of(output: Path, *overrides: str) -> dict[str, Any]:
-    settings = ("diagnostics=hindsight", "diagnostics.every=7", "trainer.log_every=50", "tracker=none")
-    done = command(*overrides, *settings, f"output={output}")
-    assert done.returncode == 0, done.stderr
-    (path,) = output.rglob("summary.json")
-    return json.loads(path.read_text())
-
-
-NETWORK = ("model=mlp", "data=digits", "workers=3", "trainer.steps=30")
-
-
-def test_a_threshold_has_no_regret_on_a_network(tmp_path: Path) -> None:
-    """For its number of elements no method has a smaller error."""
-    found = summary_of(tmp_path, *NETWORK, "compressor=hard_threshold")
-    assert abs(found[REGRET]) <= found[BOUND] < 1e-3
-    assert found[ERROR] == pytest.approx(found["compression/total_error"], rel=1e-3)

@@ -128,20 +128,6 @@ def test_no_bound_on_indices_that_follow_from_the_seed(shared: bool) -> None:
     assert metrics["comm/entropy_bound_bytes_total"] == 2 * 4 * 2
 
 
-def test_layers_add_up() -> None:
-    gradients = [torch.randn(3, 4, generator=torch.Generator().manual_seed(s)) for s in range(5)]
-    for scope in ("layer", "global"):
-        ledger = ledger_after(gradients, TopK(density=0.5), scope)
-        metrics, layers = ledger.metrics(), ledger.layers().values()
-        assert sum(x["total_error"] for x in layers) == pytest.approx(
-            metrics["compression/total_error"], rel=1e-12
-        )
-        sent = sum(x["density_mean"] * x["elements"] for x in layers)
-        assert sent / 4 == pytest.approx(metrics["compression/density_mean"], rel=1e-12)
-        kinds = ("values", "indices", "padding", "metadata")
-        assert sum(metrics[f"comm/{k}_bytes_total"] for k in kinds) == metrics["comm/bytes_sent_total"]
-
-
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_a_gpus_tables_are_entered_at_once(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code for GPUs avoids a copy per layer. It runs on CPU tensors here, for all and for some layers."""

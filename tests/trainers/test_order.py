@@ -151,14 +151,6 @@ def test_momentum_comes_after_compression() -> None:
     assert errors == [9.0, 0.0]
 
 
-def test_momentum_comes_after_weight_decay() -> None:
-    """torch's order: momentum includes the decay."""
-    records = train([[1.0, 1.0], [0.0, 0.0]], NoCompression(), feedback=False, momentum=0.9, weight_decay=0.2)
-    first = 1 - 0.5 * (1 + 0.2 * 1)
-    second = first - 0.5 * (0.9 * 1.2 + 0.2 * first)
-    assert weights(records) == [pytest.approx((first, first)), pytest.approx((second, second))]
-
-
 def test_running_average_takes_the_weights_after_the_update_and_begins_anew() -> None:
     gradients = [[2.0, 0.0]] * 5
     records = train(gradients, NoCompression(), feedback=False, average=2)

@@ -9,7 +9,6 @@ from command_line import command
 from configs import resolved
 
 from trainers.config.checks import check
-from trainers.config.destinations import check_destinations
 from trainers.run.tensorboard_tracker import TensorBoard
 from trainers.run.trackers import open_trackers
 
@@ -112,23 +111,6 @@ def test_tensorboard_of_a_continued_run_hides_repeated_steps(continues: bool, tm
     assert found == pytest.approx({step: 1 / step for step in range(1, 7)} | old)
 
 
-def test_a_tracker_that_fails_is_said_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tracker = TensorBoard(tmp_path, {}, FACTS)
-
-    def fail() -> None:
-        raise OSError("no space\nleft")
-
-    monkeypatch.setattr(tracker, "_open", fail)
-    for step in (1, 2):
-        tracker.log(record(step))
-    tracker.fail("not finite")
-    tracker.finish(None)
-    said = "TensorBoard failed, the training continues without it: no space left\n"
-    assert capsys.readouterr().err == said
-
-
 def test_several_trackers_at_once(tmp_path: Path) -> None:
     config = resolved("tracker=[wandb,tensorboard]", "tracker.mode=offline", "model=mlp")
     settings = {k: v for k, v in config["tracker"].items() if k not in ("_target_", "_partial_")}
@@ -149,13 +131,3 @@ def test_a_tracker_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("trainers.config.destinations.is_installed", lambda name: False)
     with pytest.raises(ValueError, match=r"tracker=tensorboard needs .*: pip install -e '\.\[tensorboard\]'"):
         check(resolved("model=mlp", "tracker=tensorboard"))
-
-
-@pytest.mark.parametrize(
-    "destinations", [5, ["wandb"], {"wandb": True}, {"wandb": "perhaps"}, {"mlflow": "required"}]
-)
-def test_destinations_that_are_no_good(destinations: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"tracker\.destinations must map any of .* to required or if_installed"
-    ):
-        check_destinations({"tracker": {"destinations": destinations}})
