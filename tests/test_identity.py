@@ -3,7 +3,6 @@
 import copy
 import importlib
 import inspect
-import itertools
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -33,8 +32,6 @@ from trainers.identity.identity import (
     Identity,
     Origin,
     identify,
-    named,
-    text,
 )
 
 # Written by hand: all settings in conf/ that change no result while the other settings have their defaults.
@@ -91,31 +88,29 @@ DEPENDS = [
         for name in ("MomentumCorrection", "EF21SGDM")
     ),
 ]
-KNOWN_IDS = (  # ids of presets: later versions must find the run folders of this version
-    ("quick", "top_k", "5a84d453b9"),
-    ("three_parameters/lstm", "top_k", "f6231a26b3"),
-    ("convex/madelon_sgd", "top_k", "1bb7024eb7"),
-    ("small/neumf", "hard_threshold", "df31329cdc"),
-    ("autolrs/resnet20", "none", "37a6310616"),
-)
-KNOWN_IDS_OF_DATA = (  # ids for each choice of data, with a suitable model
-    ("breast_cancer", "logistic_regression", "f7ab37567f"),
-    ("cifar10", "resnet18", "aec0802ec7"),
-    ("cifar100", "googlenet_cifar100", "27f197c860"),
-    ("digits", "mlp", "e19fed0691"),
-    ("fashion_mnist", "vgg11", "64f81171fb"),
-    ("image_folder", "resnet50", "fe99a11a6d"),
-    ("imagenet", "resnet34", "e5c78470ab"),
-    ("least_squares", "least_squares", "71a14b2e8c"),
-    ("libsvm", "logistic_l2", "7ca155735d"),
-    ("mnist", "senet18", "9496939e07"),
-    ("movielens", "neumf", "e7f1b3a578"),
-    ("penn_treebank", "lstm", "1158d23439"),
-    ("python_docs", "lstm", "4fd82c65a9"),
-    ("sst2", "bert", "8473096a54"),
-    ("synthetic_ratings", "neumf", "bd940ce1db"),
-    ("wikitext2", "bert", "bd9738de94"),
-)
+KNOWN_IDS = {  # later versions must find the run folders of this version
+    "experiment=quick": "5a84d453b9",
+    "experiment=three_parameters/lstm": "f6231a26b3",
+    "experiment=convex/madelon_sgd": "1bb7024eb7",
+    "experiment=small/neumf compressor=hard_threshold": "df31329cdc",
+    "experiment=autolrs/resnet20 compressor=none": "37a6310616",
+    "data=breast_cancer model=logistic_regression": "f7ab37567f",
+    "data=cifar10 model=resnet18": "aec0802ec7",
+    "data=cifar100 model=googlenet_cifar100": "27f197c860",
+    "data=digits model=mlp": "e19fed0691",
+    "data=fashion_mnist model=vgg11": "64f81171fb",
+    "data=image_folder model=resnet50": "fe99a11a6d",
+    "data=imagenet model=resnet34": "e5c78470ab",
+    "data=least_squares model=least_squares": "71a14b2e8c",
+    "data=libsvm model=logistic_l2": "7ca155735d",
+    "data=mnist model=senet18": "9496939e07",
+    "data=movielens model=neumf": "e7f1b3a578",
+    "data=penn_treebank model=lstm": "1158d23439",
+    "data=python_docs model=lstm": "4fd82c65a9",
+    "data=sst2 model=bert": "8473096a54",
+    "data=synthetic_ratings model=neumf": "bd940ce1db",
+    "data=wikitext2 model=bert": "bd9738de94",
+}
 FILES = [
     path
     for path in sorted(CONF.glob("*/*.yaml"))
@@ -228,36 +223,6 @@ def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> Non
     assert set(LIBSVM_FILES) == SHAPES.keys()
 
 
-@pytest.mark.parametrize("compressor", ["compressors.top_k.TopK", "compressors.none.NoCompression"])
-@pytest.mark.parametrize("overlap", [False, True])
-def test_buckets_have_no_effect_where_nothing_is_reduced_in_them(compressor: str, overlap: bool) -> None:
-    """A dense step with one worker per process has buckets by default."""
-    config = changed(base(), **{"compressor._target_": compressor, "trainer.overlap": overlap})
-    entry = without_effect(config, "trainer.bucket_megabytes")
-    assert entry.is_refused == (compressor.endswith("TopK") and not overlap)
-    assert identify(changed(config, **{"trainer.bucket_megabytes": 1})) == identify(config)
-
-
-def test_ignored_settings_are_those_that_a_factory_of_the_group_takes() -> None:
-    """An entry for a renamed or removed setting would have no effect."""
-    taken = {
-        key
-        for path in FILES
-        for key, _ in leaves({path.parent.name: chosen(path.parent.name, path.stem)[path.parent.name]})
-    }
-    for path in FILES:
-        module, _, name = str(
-            chosen(path.parent.name, path.stem)[path.parent.name].get("_target_", "")
-        ).rpartition(".")
-        if module:
-            factory = getattr(importlib.import_module(module), name)
-            taken |= {f"{path.parent.name}.{key}" for key in inspect.signature(factory).parameters}
-    stated = {key for entry in WITHOUT_EFFECT if entry.is_refused for key in entry.keys}
-    assert stated - taken == {"isolate", "diagnostics.every", "feedback"}, (
-        "of no group's factory: a group is one"
-    )
-
-
 @pytest.mark.parametrize("fact", [SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT])
 def test_facts_of_a_start_change_no_identity_and_refuse_settings_without_effect(fact: str) -> None:
     keys = [key for entry in WITHOUT_EFFECT if entry.fact == fact for key in entry.keys]
@@ -313,21 +278,18 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
     assert {alike(at(resolved(), key)) for key in others} == {DEFAULTS[key] for key in others}
 
 
-@pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)
-def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
+@pytest.mark.parametrize("words", KNOWN_IDS)
+def test_ids_stay_what_they_are(words: str) -> None:
     """A new setting needs an entry in ``DEFAULTS`` if its default is not null."""
-    assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
-
-
-@pytest.mark.parametrize(("data", "model", "known"), KNOWN_IDS_OF_DATA)
-def test_the_ids_of_data_stay_what_they_are(data: str, model: str, known: str) -> None:
-    own = "data.name=x" if data == "image_folder" else "data.partition=dirichlet"
-    config = resolved(f"data={data}", f"model={model}", "compressor=top_k", own)
-    assert identify(config).id == known
+    own = [] if "compressor=" in words else ["compressor=top_k"]
+    if words.startswith("data="):
+        own += ["data.name=x" if "image_folder" in words else "data.partition=dirichlet"]
+    assert identify(resolved(*words.split(), *own)).id == KNOWN_IDS[words]
 
 
 def test_every_choice_of_data_has_a_known_id() -> None:
-    assert {data for data, _, _ in KNOWN_IDS_OF_DATA} == {path.stem for path in CONF.glob("data/*.yaml")}
+    of_data = {words.split()[0].removeprefix("data=") for words in KNOWN_IDS if words.startswith("data=")}
+    assert of_data == {path.stem for path in CONF.glob("data/*.yaml")}
 
 
 @pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
@@ -406,7 +368,25 @@ def test_parts_inside_a_method_are_named() -> None:
 def test_two_methods_share_no_label() -> None:
     draw = random.Random(0)
     values = [0, 1, 2, 0.1, 0.10000000000000002, 1e-5, 1e22, True, False, None, "", "a", "a b", "0.1", "True"]
-    values += ["a, k 2", "unset", "[1, 2]", [1, 2], ["1", 2], [], "1e5", "inf", "k 2", 'a"b', "top_k", "none"]
+    values += [
+        "a, k 2",
+        "unset",
+        "nan",
+        "[1]",
+        (1,),
+        ("1",),
+        "-",
+        "[1, 2]",
+        [1, 2],
+        ["1", 2],
+        [],
+        "1e5",
+        "inf",
+        "k 2",
+        'a"b',
+        "top_k",
+        "none",
+    ]
     targets = [
         "compressors.top_k.TopK",
         "compressors.top_k.Other",
@@ -428,32 +408,6 @@ def test_two_methods_share_no_label() -> None:
         method = identify(config).method
         assert labels.setdefault(method.label, method) == method, (labels[method.label], method)
     assert len(labels) > 2000
-
-
-def test_words_of_two_values_are_never_the_same() -> None:
-    values = [
-        None,
-        True,
-        False,
-        1,
-        0.1,
-        1e-5,
-        "unset",
-        "True",
-        "1",
-        "0.1",
-        "nan",
-        "[1]",
-        (1,),
-        ("1",),
-        "a",
-        "a b",
-    ]
-    values += ["", '"a"', "-", "100k", "bert_tiny", "/data/x.txt"]
-    assert len({text(value) for value in values}) == len(values)
-    plain = ["100k", "bert_tiny", "/data/x.txt"]
-    assert list(map(text, plain)) == plain
-    assert named("compressors.random_block.RandomBlock") == "random_block"
 
 
 def test_settings_taken_for_a_part_of_the_method_leave_the_id() -> None:
@@ -478,14 +432,3 @@ def test_a_run_that_begins_at_another_runs_checkpoint_is_a_setting_of_its_own() 
     assert fresh.method == one.method
     seed_1 = identify(changed(base(), seed=1), Origin("c 100 z", "f 100"))  # its own seed's checkpoint
     assert one.id != seed_1.id and (one.group, one.setting) == (seed_1.group, seed_1.setting)
-
-
-def test_every_id_is_of_one_cell_and_every_cell_of_one_id() -> None:
-    found = [identify(chosen(path.parent.name, path.stem)) for path in FILES]
-    found += [
-        identify(changed(base(), seed=seed, scope=scope)) for seed in (0, 1) for scope in ("layer", "global")
-    ]
-    for one, two in itertools.combinations(found, 2):
-        cells = [(each.setting, each.method, each.seed) for each in (one, two)]
-        assert (one.id == two.id) == (cells[0] == cells[1])
-        assert (one.group == two.group) == (cells[0][:2] == cells[1][:2])
