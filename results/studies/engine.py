@@ -119,15 +119,14 @@ def _functions(measures: Mapping[str, Measure]) -> dict[str, Callable[..., Any]]
         runs = list(own.values())
         return " | ".join(measures[name].spread(runs) for name in names or measures)
 
-    return {
-        "minus": minus,
-        "mean": mean,
-        "spreads": spreads,
+    functions = by_name(asked, confidence, first_of, lambda_in_force, look, mean, minus, near, notes)
+    return functions | {
+        **by_name(num_parameters, said, spreads),
         "pairs": lambda name, ours, theirs: values_of(measures[name], ours, theirs),
         "seeds": lambda own: ", ".join(map(str, own)),
         "by_seed": lambda runs: {run.seed: run for run in runs},
         "quality": _quality,
-    } | by_name(asked, confidence, first_of, lambda_in_force, look, near, notes, num_parameters, said)
+    }
 
 
 def _quality(group: Group) -> Measure:

@@ -19,15 +19,8 @@ from results.figures.saving import Figures
 from results.figures.style import Styled, line_styles
 from results.read.naming import lambda_in_force
 from results.read.run import Run
-from results.studies.cifar10.places import EF21_TOP_K, NONE, THREE, WHOLE, WORKERS, Methods, by_section
+from results.studies.cifar10.sections import NONE, THREE, WHOLE, WORKERS, Methods, by_section
 
-FIGURES = {
-    "accuracy_bytes": "accuracy over bytes on the link",
-    "density": "density over epochs",
-    "total_error": "total error over epochs",
-    "norm_threshold": "norm of p, and the threshold, over epochs",
-    "workers": "training loss over epochs by workers",
-}
 HEIGHT = 3.2  # of a panel, inches
 ACCURACY = Metric(
     "test/accuracy",
@@ -62,7 +55,7 @@ Drawn = dict[str, list[Run]]  # by label
 
 
 def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
-    """The figures of the page, with the file names of ``FIGURES``."""
+    """The figures of the page, with their file names."""
     found = by_section(runs)
     main = _drawn(found["main"])
     both = main | _drawn(found["neighbours"])
@@ -149,7 +142,7 @@ def _workers_label(number: int) -> str:
 
 def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> Any:
     lines = [
-        Styled(label, "ef21" if label == EF21_TOP_K else runs[0].compressor, _family(label), (_sent(runs),))
+        Styled(label, _style_of(label, runs), _family(label), (_sent(runs),))
         for label, runs in methods.items()
     ]
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
@@ -173,6 +166,10 @@ def _family(label: str) -> str:
         word for word in label.split() if not word.rstrip("%,").replace(".", "").isdigit() and word != "%"
     ]
     return " ".join(words).replace(" %", "") + (WHOLE if label.endswith(WHOLE) else "")
+
+
+def _style_of(label: str, runs: Sequence[Run]) -> str:
+    return "ef21" if label.startswith("EF21") else runs[0].compressor
 
 
 def _sent(runs: Sequence[Run]) -> float:

@@ -10,10 +10,9 @@ from results.compare.measures import LINK_BYTES
 from results.figures.panels import NothingToDraw
 from results.read.folders import read_runs
 from results.studies.catalogue import load
-from results.studies.cifar10.cells import NOT_RUN
 from results.studies.cifar10.density import in_epoch
 from results.studies.cifar10.figures import figures
-from results.studies.cifar10.places import SECTIONS, by_section, label_of, missing
+from results.studies.cifar10.sections import SECTIONS, by_section, label_of, missing
 from trainers.files import files as run_files
 
 page = load("cifar10").page
@@ -154,7 +153,7 @@ def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     number = sum(len(missing(section, methods)) for section, methods in by_section(runs).items())
     assert number == sum(map(len, SECTIONS.values())) - 1
     assert f"1 of the {number + 1} rows have a finished run." in text
-    assert rows(text, "Top-k 1 %")[0][3] == rows(text, "DGC 0.1 %")[0][3] == NOT_RUN
+    assert rows(text, "Top-k 1 %")[0][3] == rows(text, "DGC 0.1 %")[0][3] == "no finished run"
     assert ".png" not in text and "looks" not in text and "84.00 (one seed)" in text
     assert "No finished run of none; Top-k 0.1 %; threshold, rule for 0.1 %" in text  # no table of dashes
 

@@ -1,51 +1,25 @@
-"""Sections of the page on CIFAR-10, the methods of each section, and the section and label of a run."""
+"""The section and label of a run of the CIFAR-10 study; study.yaml has the labels of each section."""
 
 from collections.abc import Sequence
 
+import yaml
+
 from results.read.matching import by_key
 from results.read.run import Run
-from results.studies.kit import Seeds
+from results.studies.kit import PAGES, ROOT, Seeds
 from trainers.identity.identity import NO_FEEDBACK
 
 EF21 = "compressors.feedback.EF21"
-MATCHED = {
+MATCHED = {  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
     "one_percent": "1 %",
     "tenth_percent": "0.1 %",
-}  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
-WHOLE = ", whole model"
-NONE, TOP_K, RULE = "none", "Top-k {}", "threshold, rule for {}"
-EQUAL = "threshold, bytes of Top-k {}"  # lambda was found by pilots
-ACCORDION = "ACCORDION 0.1 or 1 %"
-EF21_TOP_K = "EF21 around Top-k 1 %"
-DENSITIES = ("1 %", "0.1 %")
-WORKERS = (1, 2, 4, 8, 16)
-PARTITIONS = {"by_label": "by label", "dirichlet": "Dirichlet(0.1)"}
-OF_RESNET18 = (NONE, TOP_K.format("0.1 %"), RULE.format("0.1 %"), ACCORDION)
-THREE = (NONE, TOP_K.format("1 %"), EQUAL.format("1 %"))
-FIRST = (
-    NONE,
-    *(TOP_K.format(density) + scope for density in DENSITIES for scope in ("", WHOLE)),
-    *(EQUAL.format(density) + scope for density in DENSITIES for scope in ("", WHOLE)),
-)
-
-# The methods of each section when all sweeps have finished
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "main": (
-        *FIRST,
-        *(RULE.format(density) for density in DENSITIES),
-        "random block 10 %",
-        "random block 1 %",
-    ),
-    "neighbours": ("DGC 0.1 %", "PowerSGD of rank 2", "EF-sign", "QSGD with 4 bits", EF21_TOP_K),
-    "ten epochs": FIRST,
-    "stepped": (NONE, RULE.format("0.1 %"), ACCORDION),
-    "feedback": THREE[1:],
-    **dict.fromkeys(PARTITIONS, THREE),
-    **{f"workers {number}": THREE for number in WORKERS},
-    "precision": (NONE,),
-    "resnet18": OF_RESNET18,
-    "resnet18, short warm-up": OF_RESNET18,
 }
+WHOLE = ", whole model"
+NONE = "none"
+WORKERS = (1, 2, 4, 8, 16)
+_TOLD = yaml.safe_load((ROOT / PAGES / "cifar10/study.yaml").read_text(encoding="utf-8"))
+SECTIONS: dict[str, list[str]] = _TOLD["sections"]
+THREE = SECTIONS["workers 1"]  # of every section of workers and shards
 
 Methods = dict[str, Seeds]  # by label
 
@@ -66,28 +40,18 @@ def section_of(run: Run) -> str:
     if config["schedule"]["_target_"].endswith("WarmupStep"):
         return "stepped"
     label = label_of(run)
-    if is_without_feedback(run) and label in SECTIONS["feedback"]:
+    if config["feedback"]["_target_"] == NO_FEEDBACK and label in SECTIONS["feedback"]:
         return "feedback"
     return "neighbours" if label in SECTIONS["neighbours"] else "main"
-
-
-def is_without_feedback(run: Run) -> bool:
-    return run.config["feedback"]["_target_"] == NO_FEEDBACK
 
 
 def label_of(run: Run) -> str:
     """The method with its setting, as named on the page."""
     settings = run.config["compressor"]
-    whole = WHOLE if run.config["scope"] == "global" else ""
     density = f"{100 * settings.get('density', 0):g} %"
-    if run.compressor == "none":
-        return NONE
-    if run.config["feedback"]["_target_"] == EF21:
-        return f"EF21 around Top-k {density}{whole}"
-    if run.compressor == "hard_threshold":
-        return _threshold(run, density) + whole
     said = {
-        "top_k": TOP_K.format(density),
+        "hard_threshold": _threshold(run, density),
+        "top_k": f"Top-k {density}",
         "random_block": f"random block {density}",
         "dgc": f"DGC {density}",
         "powersgd": f"PowerSGD of rank {settings.get('rank')}",
@@ -95,16 +59,20 @@ def label_of(run: Run) -> str:
         "qsgd": f"QSGD with {settings.get('bits')} bits",
         "accordion": f"ACCORDION {100 * settings.get('k_low', 0):g} or {100 * settings.get('k_high', 0):g} %",
     }
-    return said.get(run.compressor, run.method) + whole
+    if run.compressor == NONE:
+        return NONE
+    around = "EF21 around " if run.config["feedback"]["_target_"] == EF21 else ""
+    whole = WHOLE if run.config["scope"] == "global" else ""
+    return around + said.get(run.compressor, run.method) + whole
 
 
 def _threshold(run: Run, density: str) -> str:
-    threshold = run.config["compressor"]["threshold"]
+    threshold = run.config["compressor"].get("threshold")
     if threshold is None:
-        return RULE.format(density)
+        return f"threshold, rule for {density}"
     for name, value in (run.config["budget"].get("matched") or {}).items():
         if value == threshold and name in MATCHED:
-            return EQUAL.format(MATCHED[name])
+            return f"threshold, bytes of Top-k {MATCHED[name]}"
     return f"threshold {threshold:g}"
 
 
