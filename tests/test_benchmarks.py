@@ -27,15 +27,6 @@ def test_compress_builds_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "threshold=2.5758" in repr(reducers["hard_threshold"])  # 1 % of normal draws exceed it
 
 
-def test_results_reading_writes_runs_and_reads_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    module = load("results_reading", monkeypatch)
-    module.main(["--runs", "11", "--steps", "3", "--in", str(tmp_path)])
-    assert len(list(tmp_path.glob("runs/*/*/summary.json"))) == 11
-    assert "read_runs" in capsys.readouterr().out
-
-
 def test_kernels_cuda_refuses_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     module = load("kernels_cuda", monkeypatch)
