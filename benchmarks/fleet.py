@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-import netns
+from benchmarks import netns
+from benchmarks.pages import Refused
 
 HERE = Path(__file__).parent
 PORT = 29400
@@ -27,7 +28,7 @@ def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
         "MASTER_PORT": str(PORT),
         "GLOO_SOCKET_IFNAME": netns.INTERFACE,
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
+        "PYTHONPATH": str(HERE.parent),
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no host names
     }
 
@@ -35,9 +36,9 @@ def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
 class Fleet:
     """The processes on the hosts, for the controlling process; ``program`` is a file of this folder."""
 
-    def __init__(self, hosts: netns.Hosts, program: str, arguments: list[str] | None = None) -> None:
+    def __init__(self, hosts: netns.Hosts, program: str) -> None:
         self.hosts = hosts
-        self.command = [sys.executable, str(HERE / program), *(arguments or [])]
+        self.command = [sys.executable, str(HERE / program)]
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self) -> None:
@@ -53,13 +54,13 @@ class Fleet:
             for process in self.processes:
                 print(json.dumps(message), file=process.stdin, flush=True)
         except BrokenPipeError as error:
-            raise netns.Refused(ENDED) from error
+            raise Refused(ENDED) from error
 
     def receive(self) -> list[dict[str, Any]]:
         """The next message of each host. Raises ``Refused`` if a host's process has ended."""
         lines = [process.stdout.readline() for process in self.processes]
         if not all(lines):
-            raise netns.Refused(ENDED)
+            raise Refused(ENDED)
         return [json.loads(line) for line in lines]
 
     def stop(self) -> None:
@@ -75,10 +76,10 @@ class Fleet:
 
 
 @contextmanager
-def fleet(count: int, program: str, arguments: list[str] | None = None) -> Iterator[Fleet]:
+def fleet(count: int, program: str) -> Iterator[Fleet]:
     """Processes on ``count`` hosts; both are removed at the end."""
     with netns.hosts(count) as hosts:
-        made = Fleet(hosts, program, arguments)
+        made = Fleet(hosts, program)
         try:
             made.start()
             yield made

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.pages import Refused
 from trainers.network_model import rates
 
 PREFIX = "total-error"
@@ -25,10 +26,6 @@ BURST_SECONDS, LEAST_BURST = 6e-4, 15_000
 QUEUE_SECONDS = 0.1  # packets that wait longer are dropped
 
 
-class Refused(Exception):
-    """The machine does not support such hosts; the message is one line."""
-
-
 def require_namespaces(program: str) -> None:
     """Raise ``Refused`` without root, or without iproute2."""
     if os.geteuid() != 0:
@@ -36,12 +33,6 @@ def require_namespaces(program: str) -> None:
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             raise Refused(f"{program} needs {tool}, of iproute2")
-
-
-def require_folder(page: Path | None) -> None:
-    """Raise ``Refused`` if the folder of ``page`` does not exist."""
-    if page is not None and not page.parent.is_dir():
-        raise Refused(f"--to must be in a folder that exists, got {page}")
 
 
 def bits_per_second(rate: str) -> float:

@@ -1,251 +1,303 @@
-"""Steps of data-parallel training over throttled links: torch's DDP hooks and this project's methods.
+"""Steps of data-parallel training over throttled links, beside the predicted steps and break-even.
 
-    sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 1] [--to FILE.md]
+    sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 6]
+        [--methods METHOD[,KEY=VALUE ...] ...] [--set KEY=VALUE ...] [--runs FOLDER ...] [--to FILE.md]
 
 Every host is a network namespace on this machine with one process, one worker and one thread; links are
-throttled by tc-tbf. It needs Linux, root and iproute2, and removes its namespaces. The model is ResNet-18 on
-8x8 digits. Methods run alternately, in reverse order in every second round; one training goes through all
-rates. Times are medians of the steps of all rounds. It prints, and with --to writes with a figure: the parts
-of a step, the time to a test accuracy, the bytes compared with the interface's counters, the difference
-between predicted and measured break-even bandwidth, and the steps that `results breakeven` predicts. With
---runs FOLDER ... it measures steps with the settings of finished runs instead, beside those predicted from
-the runs.
+throttled by tc-tbf. It needs Linux, root and iproute2, and removes its namespaces. Methods are torch's
+DistributedDataParallel (DDP) with its hooks, and this project's; they train ResNet-18 on 8x8 digits. With
+--runs the trainings are those of finished runs, with their own settings. All take a few steps in turn, in
+reverse order in every second round, so that other work on the machine affects them equally. The page has
+medians over rounds of the steps and their parts, the ratio to the first method within a round, the step that
+`results breakeven` predicts, and for methods beside ``none`` the rate below which they are faster than it:
+predicted from their own steps as in a run's summary, and interpolated between the measured ratios.
 """
 
 import argparse
 import itertools
+import math
+import re
+import statistics
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import netns
-import network_advice
-import network_measured as measuring
-import network_runs
-import network_tables as tables
-from fleet import QUIET_SECONDS, Fleet, fleet
-from network_measured import UNLIMITED, Measured, Method, Rate, Window
-
+from benchmarks.fleet import Fleet, fleet
+from benchmarks.netns import bits_per_second, require_namespaces
+from benchmarks.pages import Refused, columns, head, row, write
+from results.command import answer_of
+from results.predicted_steps import cost_of, cost_of_run, dense_cost, element_bytes, may_overlap
+from results.read.folders import read_runs
 from results.read.run import Run
+from trainers.config.composition import compose
+from trainers.config.errors import ConfigError
+from trainers.network_model.break_even import ANY_BANDWIDTH
+from trainers.network_model.step_times import Cost, Line, Network, predict
 
-TURN_STEPS = 4  # steps of a method in its turn
-WARM_UP = 3  # steps over links without a limit
-PROJECT_METHODS = ("none", "top_k", "hard_threshold", "random_block")
-DDP_METHODS = ("ddp", "ddp_fp16", "ddp_powersgd")
-# Methods with slow compression, whose break-even rate is within the range of tc-tbf.
-CROSSING = (
-    Method("hard_threshold", settings=("kernels=reference",)),
-    Method("top_k", settings=("kernels=reference",)),
-    Method("top_k", settings=("budget.density=0.3",)),
-    Method("hard_threshold"),
-    Method("top_k"),
-)
-CROSSING_RATES = ("500mbit", "1gbit", "2gbit", "4gbit", "8gbit", "unlimited")
-PARTS = ("steps", "turns", "accuracy", "crossing", "advice")
-EVALUATE_EVERY = 10  # steps between evaluations up to the target
-
-
-def work(hosts: Fleet, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
-    """Run a job; returns the answer of each host and the traffic in each rate's window."""
-    hosts.send(**job)
-    readings, calls = [], []
-    for rate in [*rates, UNLIMITED]:  # no limit after the last window
-        answers = hosts.receive()
-        time.sleep(QUIET_SECONDS)
-        readings.append([hosts.hosts.counters(host).sent_bytes for host in range(hosts.hosts.count)])
-        calls.append(answers[0]["calls"])
-        hosts.hosts.throttle(rate.bits_per_second)
-        hosts.send()
-    done = [answer["done"] for answer in hosts.receive()]
-    sent = [sum(now) - sum(before) for before, now in itertools.pairwise(readings)]
-    windows = [Window(s / hosts.hosts.count, c) for s, c in zip(sent, calls[1:], strict=True)]
-    return done, windows
+SLOW_BELOW = 5e8  # bits per second below which a turn has one step
+LATENCY_SECONDS = 5e-5  # the default of `results breakeven`
+DDP = ("ddp", "ddp_fp16", "ddp_powersgd")  # torch's methods
+PREDICTED = {  # method: the cost that predicts its step
+    "ddp": "dense",
+    "ddp_fp16": "fp16",
+    "ddp_powersgd": "powersgd",
+    "top_k": "top_k",
+    "hard_threshold": "hard_threshold",
+}
+METHODS = [*DDP, "none", "top_k", "hard_threshold", "random_block"]
+OWN = ("workers", "processes", "output", "tracker", "diagnostics", "seed", "resume")  # set by the benchmark
+PARTS = ("gradient", "compression", "communication", "update")
 
 
-def train(hosts: Fleet, job: dict[str, Any]) -> dict[str, Any]:
-    """Run a training without windows; returns the first host's answer."""
-    hosts.send(**job, windows=[])
-    return hosts.receive()[0]["done"]
+class Job(NamedTuple):
+    """A training on the hosts, and the costs that predict its step, if they are known."""
+
+    name: str
+    method: str  # of ``DDP``, or a compressor
+    overrides: list[str]
+    cost: Cost | None = None
+    compute_seconds: float = 0.0
+    backend: float = math.inf  # bits per second of the collectives over a link without limit
+
+    def predicted_seconds(self, hosts: int, rate: float) -> float | None:
+        if self.cost is None:
+            return None
+        network = Network(rate, LATENCY_SECONDS, self.backend)
+        return predict(self.cost, self.compute_seconds, hosts, network).step
 
 
-def methods(names: list[str] | None) -> list[Method]:
-    found = [Method(name) for name in DDP_METHODS]
-    found += [Method(name, overlap=overlap) for name in PROJECT_METHODS for overlap in (False, True)]
-    return [method for method in found if not names or method.name in names]
+class Measured(NamedTuple):
+    """Times of all jobs with one number of hosts."""
+
+    hosts: int
+    turns: list[list[list[dict[str, float]]]]  # [rate][job][round], seconds of a step and its parts
+    break_even: list[float | None]  # predicted by each job's own steps, in bits per second
+
+    def median(self, rate: int, job: int, part: str = "step") -> float:
+        return statistics.median(times[part] for times in self.turns[rate][job])
+
+    def ratio(self, rate: int, job: int, other: int) -> float:
+        """Median over rounds of the job's step divided by the other one's."""
+        pairs = zip(self.turns[rate][job], self.turns[rate][other], strict=True)
+        return statistics.median(own["step"] / theirs["step"] for own, theirs in pairs)
 
 
-def job_of(method: Method, options: argparse.Namespace) -> dict[str, Any]:
-    compressor = "none" if method.name.startswith("ddp") else method.name
-    overrides = [
-        "model=resnet18",
-        "data=digits",
-        "schedule=constant",
-        f"optimizer.lr={options.lr}",
-        f"compressor={compressor}",
-        f"trainer.batch_size={options.batch_size}",
-        f"trainer.overlap={str(method.overlap).lower()}",
-        *([f"budget.density={options.density}"] if compressor in ("top_k", "random_block") else []),
-        *([f"budget.threshold={options.threshold}"] if compressor == "hard_threshold" else []),
-        *options.set,
-        *method.settings,
-    ]
-    return {"method": method.name, "overrides": overrides}
-
-
-def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> Measured:
-    """The main table: all methods at all rates, alternately; and the traffic besides payloads."""
-    measured = Measured(hosts.hosts.count, options.batch_size)
-    order = methods(options.methods)
-    for turn in range(options.rounds):
-        for method in order if turn % 2 == 0 else order[::-1]:
-            windows = [WARM_UP, *(measuring.steps_at(method, rate, options.steps) for rate in rates)]
-            answers, found = work(hosts, {**job_of(method, options), "windows": windows}, rates)
-            measured.add(method, rates, answers[0], found)
-            print(f"{hosts.hosts.count} hosts, round {turn + 1}: {method}", file=sys.stderr, flush=True)
-    still = [UNLIMITED] * len(measuring.CALIBRATIONS)
-    job = {"method": "calibrate", "windows": [0] * len(rates)}
-    _, found = work(hosts, job, [*still, *rates])
-    measured.calibrate(rates, found)
-    return measured
-
-
-def measure_turns(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> measuring.Turns:
-    """Steps of all methods in turn."""
-    order = methods(options.methods)
-    order += [Method("none", settings=("trainer.reduction=all_reduce",))] if Method("none") in order else []
-    return in_turn(hosts, options, rates, order, [job_of(method, options) for method in order])
-
-
-def measure_runs(
-    hosts: Fleet, options: argparse.Namespace, rates: list[Rate], runs: Sequence[Run]
-) -> measuring.Turns:
-    """Steps of finished runs in turn, each with its own settings."""
-    order = [network_runs.method_of(run) for run in runs]
-    jobs = [{"method": method.name, "overrides": [*method.settings, *options.set]} for method in order]
-    return in_turn(hosts, options, rates, order, jobs)
-
-
-def in_turn(
-    hosts: Fleet,
-    options: argparse.Namespace,
-    rates: list[Rate],
-    order: list[Method],
-    jobs: list[dict[str, Any]],
-) -> measuring.Turns:
-    """A few steps of each job in turn, so that other work on the machine affects them equally."""
-    steps = [1, *(1 if at.bits_per_second < measuring.SLOW_BELOW else TURN_STEPS for at in rates)]
-    job = {"method": "turns", "jobs": jobs, "rounds": options.rounds, "steps": steps}
-    answers, _ = work(hosts, job, rates)
-    print(f"{hosts.hosts.count} hosts: turns", file=sys.stderr, flush=True)
-    return measuring.Turns(hosts.hosts.count, order, rates, answers[0]["turns"])
-
-
-def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuring.Crossing]:
-    """Dense and compressed steps at rates around the one at which they take the same time."""
-    rates = [measuring.rate(text) for text in CROSSING_RATES]
-    measured = Measured(hosts.hosts.count, options.batch_size)
-    predictions: dict[Method, list[float]] = {}
-    order = [Method("none"), *CROSSING]
-    for turn in range(options.rounds):
-        for method in order if turn % 2 == 0 else order[::-1]:
-            windows = [WARM_UP, *[options.steps] * len(rates)]
-            answers, found = work(hosts, {**job_of(method, options), "windows": windows}, rates)
-            measured.add(method, rates, answers[0], found)
-            predictions.setdefault(method, []).append(answers[0]["break_even"])
-            print(f"crossing, round {turn + 1}: {method}", file=sys.stderr, flush=True)
-    return [measuring.crossing_of(measured, method, predictions[method]) for method in CROSSING]
-
-
-def measure_accuracy(hosts: Fleet, options: argparse.Namespace) -> dict[Method, list[tuple[int, float]]]:
-    """Test accuracies up to the target; they do not depend on the rate."""
-    found = {}
-    length = {"steps": options.most_steps, "evaluate_every": EVALUATE_EVERY, "target": options.target}
-    for method in methods(options.methods):
-        if not method.overlap:  # it gives the same results
-            found[method] = train(hosts, {**job_of(method, options), **length})["reached"]
-            print(f"to {options.target:.0%}: {method}, {found[method][-1]}", file=sys.stderr, flush=True)
+def jobs_of_methods(options: argparse.Namespace) -> list[Job]:
+    """The methods of --methods on ResNet-18. Raises ``Refused`` for settings that do not exist."""
+    found = []
+    training = ["model=resnet18", "data=digits", "schedule=constant", "optimizer.lr=0.02"]
+    training.append(f"trainer.batch_size={options.batch_size}")
+    for name in options.methods:
+        method, *settings = re.split(r",(?=[\w.+~@/]+=)", name)
+        words = [f"compressor={'none' if method in DDP else method}"]
+        if method in ("top_k", "random_block"):
+            words.append(f"budget.density={options.density}")
+        elif method == "hard_threshold":
+            words.append(f"budget.threshold={options.threshold}")
+        found.append(Job(name, method, [*training, *words, *options.set, *settings]))
+        try:
+            compose(found[-1].overrides)
+        except ConfigError as error:
+            raise Refused(str(error)) from error
     return found
 
 
+def with_costs(jobs: list[Job], options: argparse.Namespace) -> list[Job]:
+    """The jobs with costs measured on this machine, of methods without settings of their own.
+
+    Raises ``Refused`` if costs cannot be measured.
+    """
+    if not any(job.name in PREDICTED for job in jobs):
+        return jobs
+    overrides = ["model=resnet18", f"trainer.batch_size={options.batch_size}", "workers=1", "threads=1"]
+    overrides += ["compressor=none", "tracker=none"]
+    settings = {"density": options.density}
+    try:
+        answer = answer_of(
+            "trainers.hooks.advice", {"overrides": overrides, "settings": settings, "compute_seconds": None}
+        )
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    costs = {cost.name: cost for cost in map(cost_of, answer["costs"])}
+    compute, backend = answer["compute_seconds"], answer["backend_bits_per_second"] or math.inf
+    return [
+        job._replace(cost=costs.get(PREDICTED.get(job.name)), compute_seconds=compute, backend=backend)
+        for job in jobs
+    ]
+
+
+def jobs_of_runs(options: argparse.Namespace) -> list[Job]:
+    """The trainings of finished runs, with their own settings.
+
+    Raises ``Refused`` if there are none, for a single worker, and for a run that may overlap computation and
+    reduction, because its times do not tell the two apart.
+    """
+    try:
+        runs = read_runs(options.runs)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    alone = [str(run.path) for run in runs if run.config["workers"] < 2]
+    if alone or not runs:
+        raise Refused(f"--runs needs runs of several workers, got {', '.join(alone) or 'none'}")
+    overlapped = [str(run.path) for run in runs if may_overlap(run)]
+    if overlapped:
+        raise Refused(
+            "--runs needs runs that compute and reduce one after the other (without trainer.overlap; dense "
+            f"training with fewer processes than workers), got {', '.join(overlapped)}"
+        )
+    return [job_of_run(run, options.set) for run in runs]
+
+
+def job_of_run(run: Run, settings: Sequence[str]) -> Job:
+    words = [word for word in run.environment["overrides"] if word.lstrip("+~").partition("=")[0] not in OWN]
+    workers = run.config["workers"]
+    (seconds, gathered, rounds), compute = cost_of_run(run, workers)
+    cost = Cost(run.method, 0.0, gathered, Line(seconds), Line(rounds))
+    if run.compressor == "none":
+        size = sum(layer["elements"] for layer in run.summary["layers"].values())
+        cost = dense_cost("dense", element_bytes([run], workers, size) * size)
+    return Job(str(run.config["name"]), run.compressor, [*words, *settings], cost, compute)
+
+
+def measure(hosts: Fleet, jobs: list[Job], options: argparse.Namespace) -> Measured:
+    """A few steps of each job in turn, at each rate."""
+    speeds = list(map(bits_per_second, options.rates))
+    steps = [1, *(1 if speed < SLOW_BELOW else options.steps for speed in speeds)]  # the first turn warms up
+    trainings = [{"method": job.method, "overrides": job.overrides} for job in jobs]
+    hosts.send(trainings=trainings, rounds=options.rounds, steps=steps)
+    for text, speed in [*zip(options.rates, speeds, strict=True), ("done", math.inf)]:
+        hosts.receive()
+        hosts.hosts.throttle(speed)
+        hosts.send()
+        print(f"{hosts.hosts.count} hosts: {text}", file=sys.stderr, flush=True)
+    answer = hosts.receive()[0]
+    return Measured(hosts.hosts.count, answer["turns"], answer["break_even"])
+
+
+def steps_page(measured: Measured, jobs: list[Job], rates: list[str]) -> list[str]:
+    """A table for each rate."""
+    lines = []
+    for rate, text in enumerate(rates):
+        parts = [f"{part}, ms" for part in PARTS]
+        beside = f"/ {jobs[0].name}", "predicted, ms", "off"
+        lines += [
+            f"\n## {measured.hosts} hosts, {text}\n",
+            columns("method", "step, ms", *parts, *beside),
+        ]
+        for number, job in enumerate(jobs):
+            step = measured.median(rate, number)
+            known = measured.turns[rate][number][0]  # torch's reduction is a part of the backward pass
+            cells = [_ms(measured.median(rate, number, part)) if part in known else "" for part in PARTS]
+            expected = job.predicted_seconds(measured.hosts, bits_per_second(text))
+            off = ("", "") if expected is None else (_ms(expected), f"{100 * (expected / step - 1):+.0f} %")
+            cells += [f"{measured.ratio(rate, number, 0):.2f}", *off]
+            lines.append(row(job.name, _ms(step), *cells))
+    return lines
+
+
+def break_even_page(measured: Measured, jobs: list[Job], rates: list[str]) -> list[str]:
+    """Predicted and measured break-even of the methods that are compared with ``none``, if it is one."""
+    dense = next((number for number, job in enumerate(jobs) if job.method == "none"), None)
+    if dense is None:
+        return []
+    lines = [
+        f"\n## Break-even, {measured.hosts} hosts: below which rate a method is faster than `none`\n",
+        columns(
+            "method", "predicted, Gbit/s", "measured", "off", *(f"none / method, {text}" for text in rates)
+        ),
+    ]
+    for number, (job, predicted) in enumerate(zip(jobs, measured.break_even, strict=True)):
+        if predicted is None:
+            continue
+        ratios = [measured.ratio(rate, dense, number) for rate in range(len(rates))]
+        found = crossing(list(zip(map(bits_per_second, rates), ratios, strict=True)))
+        known = 0 < found < math.inf and predicted < ANY_BANDWIDTH
+        off = f"{100 * (predicted / found - 1):+.0f} %" if known else ""
+        cells = _gbit(predicted), _gbit(found), off, *(f"{ratio:.2f}" for ratio in ratios)
+        lines.append(row(job.name, *cells))
+    return lines
+
+
+def crossing(points: list[tuple[float, float]]) -> float:
+    """Bits per second at which dense and compressed steps take the same time: 0 for never, infinity for any.
+
+    ``points`` are rates with the ratio of a dense to a compressed step. Between two rates the logarithm of
+    the ratio is interpolated linearly in the logarithm of the rate.
+    """
+    advantages = [(rate, math.log(ratio)) for rate, ratio in sorted(points)]
+    if advantages[0][1] <= 0:
+        return 0.0
+    for (below, gain), (above, loss) in itertools.pairwise(advantages):
+        if loss <= 0:
+            if math.isinf(above):
+                return below  # at least
+            return below * (above / below) ** (gain / (gain - loss))
+    return math.inf
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.1f}"
+
+
+def _gbit(bits: float) -> str:
+    return "none" if bits == 0 else "any" if bits >= ANY_BANDWIDTH else f"{bits / 1e9:.2f}"
+
+
+def about(options: argparse.Namespace) -> str:
+    """What is measured, in words."""
+    of_resnet18 = (
+        f"ResNet-18, digits of 8x8; {options.batch_size} images per host and step; density "
+        f"{options.density:g}, for hard_threshold by lambda = {options.threshold:g}."
+    )
+    return (
+        "One process, worker and thread per host; gloo. The gradient of ddp contains its communication. "
+        f"Medians over {options.rounds} round(s) of {options.steps} step(s), one below 500 Mbit/s. "
+        f"{'Settings of finished runs.' if options.runs else of_resnet18}"
+    )
+
+
 def require_measurable(options: argparse.Namespace) -> None:
-    """Raise ``netns.Refused`` for options with nothing to measure, or without a folder to write to."""
-    least = {
-        "hosts": (min(options.hosts), 2),
-        "rounds": (options.rounds, 1),
-        "steps": (options.steps, measuring.SETTLING + 1),
-        "batch-size": (options.batch_size, 1),
-        "most-steps": (options.most_steps, EVALUATE_EVERY),
-    }
-    for name, (given, needed) in least.items():
+    """Raise ``Refused`` for options with nothing to measure."""
+    least = {"hosts": (min(options.hosts), 2), "rounds": (options.rounds, 1), "steps": (options.steps, 1)}
+    for name, (given, needed) in {**least, "batch-size": (options.batch_size, 1)}.items():
         if given < needed:
-            raise netns.Refused(f"--{name} must be at least {needed}, got {given}")
-    netns.require_folder(options.to)
+            raise Refused(f"--{name} must be at least {needed}, got {given}")
+    for text in options.rates:
+        bits_per_second(text)
 
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rates", nargs="+", default=["100mbit", "1gbit", "10gbit"])
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=30, help="of a window; fewer where a step is long")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=4, help="of a turn; one below 500 Mbit/s")
     parser.add_argument("--batch-size", type=int, default=4, help="per host")
     parser.add_argument("--density", type=float, default=0.001)
     parser.add_argument("--threshold", type=float, default=0.07, help="of hard_threshold")
-    parser.add_argument("--lr", type=float, default=0.02)
-    parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
-    parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
-    parser.add_argument("--methods", nargs="+", choices=(*DDP_METHODS, *PROJECT_METHODS))
+    parser.add_argument("--methods", nargs="+", default=METHODS, help="such as top_k,kernels=reference")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
-    parser.add_argument("--parts", nargs="+", choices=PARTS)
-    parser.add_argument(
-        "--runs",
-        nargs="+",
-        type=Path,
-        metavar="FOLDER",
-        help="finished runs, whose steps are measured beside those predicted from them; nothing else is",
-    )
-    parser.add_argument("--to", type=Path, help="a page to write, and a figure beside it")
+    parser.add_argument("--runs", nargs="+", type=Path, metavar="FOLDER", help="finished runs, for --methods")
+    parser.add_argument("--to", type=Path, help="a page to write")
     options = parser.parse_args(words)
-    parts = options.parts or (() if options.runs else PARTS)
-    try:
+
+    def page() -> list[str]:
         require_measurable(options)
-        netns.require_namespaces("benchmarks/network.py")
-        rates = [measuring.rate(text) for text in options.rates]
-        runs = network_runs.finished(options.runs) if options.runs else []
-        page, results = [], []
-        costs = network_advice.measure(options) if "advice" in parts and "steps" in parts else None
+        jobs = jobs_of_runs(options) if options.runs else jobs_of_methods(options)
+        require_namespaces("benchmarks/network.py")
+        jobs = jobs if options.runs else with_costs(jobs, options)
+        lines = [about(options)]
         for count in options.hosts:
             with fleet(count, "network_host.py") as hosts:
-                first = count == options.hosts[0]
-                measured = measure_steps(hosts, options, rates) if "steps" in parts else None
-                taken = measure_turns(hosts, options, rates) if "turns" in parts else None
-                reached = measure_accuracy(hosts, options) if "accuracy" in parts and first else {}
-                crossings = measure_crossings(hosts, options) if "crossing" in parts and first else []
-                of_runs = measure_runs(hosts, options, rates, runs) if runs else None
-            if measured is not None:
-                results.append(measured)
-                page += tables.describe(measured, rates)
-                page += network_advice.describe(costs, measured, rates) if costs is not None else []
-            page += tables.describe_turns(taken) if taken is not None else []
-            page += tables.describe_accuracy(reached, options.target, measured, rates)
-            page += tables.describe_crossings(crossings)
-            page += network_runs.describe(runs, of_runs) if of_runs is not None else []
-    except netns.Refused as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    command = " ".join(["sudo python benchmarks/network.py", *(sys.argv[1:] if words is None else words)])
-    text = "\n".join([*tables.head(options, command), *page]) + "\n"
-    print(text)
-    if options.to is not None:
-        options.to.write_text(text, encoding="utf-8")
-        if results:
-            tables.draw(results, rates, options.to.with_suffix(".png"))
-    return 0
+                measured = measure(hosts, jobs, options)
+            lines += steps_page(measured, jobs, options.rates)
+            lines += break_even_page(measured, jobs, options.rates)
+        return lines
+
+    return write(
+        head("Steps over throttled links", "sudo python benchmarks/network.py", words), page, options.to
+    )
 
 
 if __name__ == "__main__":

@@ -19,16 +19,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import netns
 import numpy as np
-from collectives import COLLECTIVES, DENSE, TINY_CALLS
-from compress import Case, cases
-from fleet import QUIET_SECONDS, Fleet, fleet
 
+from benchmarks.compress import Case, cases
+from benchmarks.fleet import QUIET_SECONDS, Fleet, fleet
+from benchmarks.netns import require_namespaces
+from benchmarks.pages import Refused, columns, head, row, write
+from benchmarks.wire_host import COLLECTIVES, DENSE, TINY_CALLS
 from compressors.build import PLAIN
 from compressors.encoding.settings import Encoding
-from results import header
-from trainers.run.environment import environment
 from trainers.settings import ALL_REDUCE, WORKER_ORDER
 from trainers.step.layout import SCOPES
 
@@ -139,15 +138,10 @@ def difference_percent(window: Window, per_call: dict[str, float], *, of_mean: b
     return percent[np.abs(percent).argmax(0), [0, 1]]
 
 
-def line(job: Job, window: Window, percent: np.ndarray, steps: int) -> list[str]:
+def cells_of(job: Job, window: Window, percent: np.ndarray, steps: int) -> list[str]:
     """A row of the table."""
-    cells = [
-        str(job.case),
-        _wire_text(job.wire),
-        job.scope,
-        job.reduction,
-        f"{window.handed_over / steps:,.0f}",
-    ]
+    handed_over = f"{window.handed_over / steps:,.0f}"
+    cells = [str(job.case), _wire_text(job.wire), job.scope, job.reduction, handed_over]
     for link, carried, left in zip(window.link.mean(0), window.carried.mean(0), percent, strict=True):
         cells += [f"{link / steps:,.0f}", f"{carried / steps:,.0f}"]
         cells += [_percent(100 * (carried / link - 1)), _percent(left)]
@@ -167,14 +161,13 @@ def measure_hosts(count: int, options: argparse.Namespace) -> tuple[list[str], l
             f"gloo adds {said}: bytes that a host sends in a call, of {TINY_CALLS} with next to nothing. "
             f"While hosts did nothing, an interface carried at most {empty.carried.max():,.0f} bytes.",
             "",
-            "| " + " | ".join(HEAD) + " |",
-            "|" + "---|" * 4 + "---:|" * (len(HEAD) - 4),
+            columns(*HEAD, text=4),
         ]
         beyond = []
         for job in jobs(options.scopes, options.methods):
             window = measure(hosts, job.message(options.density, options.steps))
             percent = difference_percent(window, per_call, of_mean=job.reduction == WORKER_ORDER)
-            lines.append("| " + " | ".join(line(job, window, percent, options.steps)) + " |")
+            lines.append(row(*cells_of(job, window, percent, options.steps)))
             if not np.abs(percent).max() <= TOLERANCE:
                 beyond.append(f"{job} ({percent[0]:+.1f} % sent, {percent[1]:+.1f} % received)")
             print(f"{count} hosts: {job}, {percent.round(2).tolist()} %", file=sys.stderr, flush=True)
@@ -183,13 +176,12 @@ def measure_hosts(count: int, options: argparse.Namespace) -> tuple[list[str], l
 
 
 def require_measurable(options: argparse.Namespace) -> None:
-    """Raise ``netns.Refused`` for options with nothing to measure, or without a folder to write to."""
+    """Raise ``Refused`` for options with nothing to measure."""
     for name, given, least in (("hosts", min(options.hosts), 2), ("steps", options.steps, 1)):
         if given < least:
-            raise netns.Refused(f"--{name} must be at least {least}, got {given}")
+            raise Refused(f"--{name} must be at least {least}, got {given}")
     if not 0 < options.density <= 1:
-        raise netns.Refused(f"--density must be in (0, 1], got {options.density:g}")
-    netns.require_folder(options.to)
+        raise Refused(f"--density must be in (0, 1], got {options.density:g}")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -201,29 +193,21 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--density", type=float, default=0.001)
     parser.add_argument("--to", type=Path, help="a page to write")
     options = parser.parse_args(words)
-    given = sys.argv[1:] if words is None else words
-    machine = header.machine_of(environment({"workers": 1, "threads": 1}))
-    made = header.of_this_tree(" ".join(["sudo python benchmarks/wire.py", *given]), machine)
-    page, beyond = [], []
-    try:
+    beyond = []
+
+    def page() -> list[str]:
         require_measurable(options)
-        netns.require_namespaces("benchmarks/wire.py")
+        require_namespaces("benchmarks/wire.py")
+        about = TEXT.format(elements=DENSE, density=options.density, steps=options.steps, header=HEADER_BYTES)
+        lines = [about, ""]
         for count in options.hosts:
-            lines, further = measure_hosts(count, options)
-            page += lines
-            beyond += further
-    except netns.Refused as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    about = TEXT.format(elements=DENSE, density=options.density, steps=options.steps, header=HEADER_BYTES)
-    text = "\n".join(["# Whether link bytes are the network's\n", *made.lines(), "", about, "", *page])
-    print(text)
-    if options.to is not None:
-        options.to.write_text(text, encoding="utf-8")
-    return 1 if beyond else 0
+            of_count, further = measure_hosts(count, options)
+            lines += of_count
+            beyond.extend(further)
+        return lines
+
+    top = head("Whether link bytes are the network's", "sudo python benchmarks/wire.py", words)
+    return write(top, page, options.to) or int(bool(beyond))
 
 
 def _fits(case: Case, wire: Encoding) -> bool:

@@ -13,19 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches import modules, namespaces, needs_root
+from benches import namespaces, needs_root
 from faults import METHODS, SMALL, uninterrupted
 from interrupting import Running, last_step, left_behind, require_same
+
+from benchmarks import netns
 
 pytestmark = [pytest.mark.slow, needs_root]
 
 RATE = 100e6  # bits per second of every link
 STEPS = ["trainer.steps=300"]
-
-
-@pytest.fixture
-def netns(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return modules(monkeypatch, "netns")["netns"]
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +66,7 @@ class Machines:
 
 
 @contextmanager
-def machines(
-    netns: Any, count: int, folder: Path, options: Callable[[Any, int], list[str]]
-) -> Iterator[Machines]:
+def machines(count: int, folder: Path, options: Callable[[Any, int], list[str]]) -> Iterator[Machines]:
     before = namespaces()
     with netns.hosts(count) as hosts, ExitStack() as stack:
         hosts.throttle(RATE)
@@ -100,10 +95,8 @@ def dynamic(hosts: Any, host: int) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_machines_train_as_one_process_does(
-    count: int, netns: Any, undisturbed: dict[str, Any], tmp_path: Path
-) -> None:
-    with machines(netns, count, tmp_path, static) as all_of_them:
+def test_machines_train_as_one_process_does(count: int, undisturbed: dict[str, Any], tmp_path: Path) -> None:
+    with machines(count, tmp_path, static) as all_of_them:
         for host in range(count):
             all_of_them.start(host)
         all_of_them.wait()
@@ -117,9 +110,9 @@ def test_machines_train_as_one_process_does(
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_run_goes_on_after_a_machine_was_killed_and_came_back(
-    count: int, netns: Any, undisturbed: dict[str, Any], tmp_path: Path
+    count: int, undisturbed: dict[str, Any], tmp_path: Path
 ) -> None:
-    with machines(netns, count, tmp_path, dynamic) as all_of_them:
+    with machines(count, tmp_path, dynamic) as all_of_them:
         for host in range(count):
             all_of_them.start(host)
         all_of_them.running[0].until(lambda: last_step(tmp_path / "out") >= 105)

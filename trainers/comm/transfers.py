@@ -188,7 +188,7 @@ class Transfers:
         """Send entry p of each list to process p, and receive its entry for this process.
 
         All messages are in flight at once, which uses a link in both directions: gloo's all_gather and
-        all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/exchanges.py).
+        all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/results/network.md).
         """
         works = []
         for theirs, places in zip(outgoing, incoming, strict=True):
