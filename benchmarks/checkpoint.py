@@ -9,31 +9,29 @@ memory of the process is printed without checkpoints, from a first run, and with
 """
 
 import argparse
-import os
 import resource
-import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
-from hydra import initialize_config_dir
-from load import ROOT, run_one
-
-sys.path.insert(0, str(ROOT))  # run.py is not in a package
+import trainers.run.trackers
+from benchmarks.load import run_one
+from benchmarks.pages import columns, head, row
+from trainers.checkpoint.saving import Checkpoints
 
 EVERY = 8
 UNCOUNTED = 2  # first steps, which are not timed
-Span = tuple[float, float]
+INTERVAL_SECONDS = 60 * 5  # conf/checkpoint/default.yaml
+Span = tuple[float, float]  # start and end
 
 
 class StepEnds:
     """A tracker that records the time of each step."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []  # start and end of each step
+        self.spans: list[Span] = []
 
     def log(self, record: dict[str, float]) -> None:
         if "time/step_seconds" in record:
@@ -60,14 +58,13 @@ def peak_mib() -> float:
 
 
 def main() -> None:
-    import trainers.run.trackers
-    from trainers.checkpoint.saving import Checkpoints
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overrides", nargs="*", help="of run.py")
     parser.add_argument("--steps", type=int, default=24)
     options = parser.parse_args()
-    captures, writes, sizes = [], [], []
+    captures: list[Span] = []
+    writes: list[Span] = []
+    sizes = []
     ends = StepEnds()
     trainers.run.trackers.Terminal = lambda num_steps: ends
     Checkpoints.save, usual_write = timed(Checkpoints.save, captures), Checkpoints._write
@@ -85,32 +82,27 @@ def main() -> None:
         "trainer.evaluate_every=1000",
         *options.overrides,
     ]
-    output = tempfile.mkdtemp()
-    try:
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            run_one([*common, f"trainer.steps={UNCOUNTED + 1}"], output)
-            without = peak_mib()
-            ends.spans.clear()
-            run_one([*common, f"trainer.steps={options.steps}", f"checkpoint.every_steps={EVERY}"], output)
-    finally:
-        shutil.rmtree(output)
-    spans = ends.spans[UNCOUNTED:]
-    met = [any(start < w[1] and end > w[0] for w in writes) for start, end in spans]
-    quiet = statistics.median(end - start for (start, end), hit in zip(spans, met, strict=True) if not hit)
-    slowed = [end - start for (start, end), hit in zip(spans, met, strict=True) if hit]
-    capture = statistics.mean(end - start for start, end in captures)
-    extra = sum(seconds - quiet for seconds in slowed) / len(captures)
-    interval = 60 * 5  # conf/checkpoint/default.yaml
-    print(
-        f"{len(captures)} checkpoints of {statistics.mean(sizes) / 2**20:.0f} MiB, on {os.cpu_count()} cores"
-    )
-    print(f"| a step, quiet | {quiet:.3f} s |")
-    print(f"| a step beside a write, mean of {len(slowed)} | {statistics.mean(slowed or [quiet]):.3f} s |")
-    print(f"| capture | {capture:.3f} s |")
-    print(f"| write, beside the training | {statistics.mean(end - start for start, end in writes):.3f} s |")
-    print(f"| lost to one checkpoint | {capture + extra:.3f} s |")
-    print(f"| share of training at the default interval of 5 minutes | {(capture + extra) / interval:.2%} |")
-    print(f"| largest resident memory without, with | {without:,.0f} MiB, {peak_mib():,.0f} MiB |")
+    with tempfile.TemporaryDirectory() as output:
+        run_one([*common, f"trainer.steps={UNCOUNTED + 1}"], output)
+        without = peak_mib()
+        ends.spans.clear()
+        run_one([*common, f"trainer.steps={options.steps}", f"checkpoint.every_steps={EVERY}"], output)
+    quiet, slowed = [], []
+    for start, end in ends.spans[UNCOUNTED:]:
+        beside_write = any(start < ended and end > began for began, ended in writes)
+        (slowed if beside_write else quiet).append(end - start)
+    step = statistics.median(quiet)
+    capture, writing = (statistics.mean(end - start for start, end in spans) for spans in (captures, writes))
+    lost = capture + sum(seconds - step for seconds in slowed) / len(captures)
+    print(head("Checkpoints", "python benchmarks/checkpoint.py"))
+    print(columns(f"{len(captures)} checkpoints of {statistics.mean(sizes) / 2**20:.0f} MiB", ""))
+    print(row("a step, quiet", f"{step:.3f} s"))
+    print(row(f"a step beside a write, mean of {len(slowed)}", f"{statistics.mean(slowed or [step]):.3f} s"))
+    print(row("capture", f"{capture:.3f} s"))
+    print(row("write, beside the training", f"{writing:.3f} s"))
+    print(row("lost to one checkpoint", f"{lost:.3f} s"))
+    print(row("share of training at the default interval of 5 minutes", f"{lost / INTERVAL_SECONDS:.2%}"))
+    print(row("largest resident memory without, with", f"{without:,.0f} MiB, {peak_mib():,.0f} MiB"))
 
 
 if __name__ == "__main__":

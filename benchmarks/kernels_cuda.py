@@ -1,20 +1,15 @@
-"""Memory bandwidth reached by the GPU's kernels and by every method. It needs a GPU and triton.
+"""Memory bandwidth reached by the GPU's kernels: the part ``bandwidth`` of `make gpu`.
 
-    python -m benchmarks.kernels_cuda [--device cuda|cpu] [--quick] [--seconds 240]
+    python -m benchmarks.gpu --parts bandwidth
 
 The vectors have 11 M, 100 M and 1 B fp32 entries, one segment of one worker. The reference is a copy of as
 many bytes as the operation moves by definition: 12 per entry for a selection with its error (e and g are
-read, p is written), 16 for a reduction with feedback (the mean is written too), 8 without feedback. "mark" is
-the kernel that adds, marks and sums; "select" is the whole selection, including the wait for the count. Times
-are medians of the device's times; caches are overwritten before each measurement. `make gpu` runs this as a
-part. On a CPU (for tests) the kernels run in Triton's interpreter and the methods use the CPU's kernels.
+read, p is written). "mark" is the kernel that adds, marks and sums; "select" is the whole selection,
+including the wait for the count. Times are medians of the device's times; caches are overwritten before each
+measurement. On a CPU (for tests) the kernels run in Triton's interpreter.
 """
 
-import argparse
-import os
-import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -163,33 +158,3 @@ def _measure_power_sgd(options: Options, record: Record, label: str, size: int) 
         lowest_ms=times.lowest,
         highest_ms=times.highest,
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seconds", type=float, default=240.0)
-    arguments = parser.parse_args()
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("error: this benchmark needs a GPU that torch can use")
-    if arguments.device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"
-    from benchmarks.gpu import methods  # the kernels' part does not need it
-    from benchmarks.gpu.page import tables
-
-    rows: list[dict[str, Any]] = []
-
-    def record(table: str, /, **row: object) -> None:
-        rows.append({"table": table, **row})
-
-    device = torch.device("cuda", 0) if arguments.device == "cuda" else torch.device("cpu")
-    torch.manual_seed(0)
-    options = Options(device, arguments.quick, time.monotonic() + arguments.seconds)
-    for measure in (measure_kernels, methods.measure):
-        measure(options, record)
-    print("\n".join(tables(rows)))
-
-
-if __name__ == "__main__":
-    main()

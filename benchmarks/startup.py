@@ -1,11 +1,11 @@
 """Time until help is printed, and until the first step of a small model is on disk.
 
-    python benchmarks/startup.py
+    python benchmarks/startup.py [--rounds 5]
 
-Prints seconds from the start of the command: median and range of five runs each.
+Prints seconds from the start of the command.
 """
 
-import shutil
+import argparse
 import statistics
 import subprocess
 import sys
@@ -13,8 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.pages import columns, head, row
+
 ROOT = Path(__file__).parent.parent
-RUNS = 5
 
 
 def seconds_to_help() -> float:
@@ -25,26 +26,27 @@ def seconds_to_help() -> float:
 
 def seconds_to_first_step() -> float:
     """Seconds until metrics.jsonl has its first record, with all defaults except the model."""
-    output = Path(tempfile.mkdtemp())
-    command = [sys.executable, "run.py", "model=mlp", "trainer.steps=2", f"output={output}"]
-    started = time.perf_counter()
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        while not any(path.stat().st_size for path in output.glob("*/*/metrics.jsonl")):
-            if process.poll() not in (None, 0):
-                raise RuntimeError("the run failed")
-            time.sleep(0.005)
-        return time.perf_counter() - started
-    finally:
-        process.wait()
-        shutil.rmtree(output)
+    with tempfile.TemporaryDirectory() as output:
+        command = [sys.executable, "run.py", "model=mlp", "trainer.steps=2", f"output={output}"]
+        started = time.perf_counter()
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+            while not any(path.stat().st_size for path in Path(output).glob("*/*/metrics.jsonl")):
+                if process.poll() not in (None, 0):
+                    raise RuntimeError("the run failed")
+                time.sleep(0.005)
+            return time.perf_counter() - started
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    print(head("Start", "python benchmarks/startup.py"))
+    print(columns("until", "median, s", "range, s"))
     for name, measure in (("--help", seconds_to_help), ("first step of model=mlp", seconds_to_first_step)):
-        seconds = [measure() for _ in range(RUNS)]
-        low, middle, high = min(seconds), statistics.median(seconds), max(seconds)
-        print(f"{name:26s} {middle:5.2f} s  ({low:.2f} to {high:.2f})")
+        seconds = [measure() for _ in range(options.rounds)]
+        span = f"{min(seconds):.2f} to {max(seconds):.2f}"
+        print(row(name, f"{statistics.median(seconds):.2f}", span))
 
 
 if __name__ == "__main__":

@@ -1,35 +1,31 @@
 """Samples or tokens per second of the presets, and the share of compression in a step.
 
-    python benchmarks/train.py [EXPERIMENT ...] [--steps 10] [--root DIR] [--device cpu|cuda] [KEY=VALUE ...]
+    python benchmarks/train.py [EXPERIMENT ...] [--steps 10] [--device cpu|cuda] [KEY=VALUE ...]
 
-Each experiment (default: all of small/) runs through run.py's own trainer, one process and one thread on a
-CPU, with `none`, `top_k` and `hard_threshold`. Each step is timed, and the result is the median without the
-first two steps. Reading is the time for batches, gradient the forward and backward passes of all workers,
-reduction the compression and its communication, update the optimizer. The remaining time of a step is the
-ledger's.
+Each experiment (default: all of small/; ``default`` for none) runs through run.py's own trainer, one process
+and one thread on a CPU, with `none`, `top_k` and `hard_threshold`. Data are read from DATA_DIR. Each step is
+timed, and the result is the median without the first two steps. Reading is the time for batches, gradient the
+forward and backward passes of all workers, reduction the compression and its communication, with that of
+diagnostics, update the optimizer. The remaining time of a step is the ledger's.
 """
 
 import argparse
-import os
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
 
+from benchmarks.pages import columns, head, row
 from trainers.comm.communicator import Communicator
+from trainers.config.composition import compose
 from trainers.config.errors import ConfigError
 from trainers.launch.memory import keep_freed_memory
 from trainers.loop import run
+from trainers.run.build import build_training
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # run.py is not in a package
-
 METHODS = ("none", "top_k", "hard_threshold")
 UNCOUNTED = 2
 PARTS = ("step", "gradient", "reduce", "update")
@@ -67,22 +63,11 @@ def presets(folder: str) -> list[str]:
     return [f"{folder}/{path.stem}" for path in sorted((ROOT / "conf/experiment" / folder).glob("*.yaml"))]
 
 
-def build(overrides: list[str], device: torch.device, communicator: Communicator | None = None) -> Any:
-    """The trainer of one experiment, in this process alone or in the processes of ``communicator``."""
-    from trainers.run.build import build_training
-
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", overrides, return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
-        del config.hydra
-        config = OmegaConf.to_container(config, resolve=True)
-    return build_training(config, communicator or Communicator(config["workers"], device=device), device)
-
-
-def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str, Any]:
-    """Median seconds of the parts of a step, and the amount of data per step."""
+def measure(overrides: list[str], steps: int, device: torch.device) -> tuple[dict[str, float], str]:
+    """Median seconds of the parts of a step, and the amount of data per second."""
     length = [f"trainer.steps={steps + UNCOUNTED}", "trainer.log_every=1", "trainer.evaluate_every=1e6"]
-    trainer = build(overrides + length, device)
+    config = compose([*overrides, *length])
+    trainer = build_training(config, Communicator(config["workers"], device=device), device)
     loader = TimedLoader(trainer.loader)
     object.__setattr__(trainer, "loader", loader)
     object.__setattr__(trainer, "measure", lambda model: {})  # evaluation is not timed
@@ -91,38 +76,35 @@ def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str,
     counted = records[UNCOUNTED:]
     found = {part: statistics.median(r[f"time/{part}_seconds"] for r in counted) for part in PARTS}
     found["read"] = statistics.median(loader.seconds[UNCOUNTED:])
-    return found | {"amount": loader.amount, "unit": loader.unit}
+    return found, f"{loader.amount / found['step']:,.0f} {loader.unit}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="experiments, and overrides with an = in them")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--root", default=os.environ.get("DATA_DIR", ".data"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     overrides = [word for word in options.words if "=" in word]
     experiments = [word for word in options.words if "=" not in word] or presets("small")
-    device = torch.device(options.device)
-    os.environ["DATA_DIR"] = options.root
     torch.set_num_threads(1)
     keep_freed_memory()  # like run.py
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, one thread"
-    print(f"torch {torch.__version__}, {where}; medians of {options.steps} steps\n")
-    print("| experiment | compressor | per second | step, ms | reading | gradient | reduction | update |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    print(head("Throughput", "python benchmarks/train.py"))
+    shares = ("reading", "gradient", "reduction", "update")
+    print(columns("experiment", "compressor", "per second", "step, ms", *shares, text=2))
     for experiment in experiments:
+        preset = [] if experiment == "default" else [f"experiment={experiment}"]
         for method in METHODS:
-            chosen = [f"experiment={experiment}", f"compressor={method}", *overrides]
             try:
-                found = measure(chosen, options.steps, device)
+                found, rate = measure(
+                    [*preset, f"compressor={method}", *overrides], options.steps, torch.device(options.device)
+                )
             except (ConfigError, OSError, ValueError) as error:  # for example, its data is missing
-                print(f"| {experiment} | {method} | {' '.join(str(error.__cause__ or error).split())} |")
+                print(row(experiment, method, " ".join(str(error.__cause__ or error).split())))
                 break
             step = found["step"]
-            shares = " | ".join(f"{found[p] / step:.1%}" for p in ("read", "gradient", "reduce", "update"))
-            rate = f"{found['amount'] / step:,.0f} {found['unit']}"
-            print(f"| {experiment} | {method} | {rate} | {1e3 * step:,.0f} | {shares} |", flush=True)
+            parts = [f"{found[part] / step:.1%}" for part in ("read", "gradient", "reduce", "update")]
+            print(row(experiment, method, rate, f"{1e3 * step:,.0f}", *parts), flush=True)
 
 
 if __name__ == "__main__":

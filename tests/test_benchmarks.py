@@ -1,36 +1,43 @@
-"""Benchmarks: short checks that they work with the current code; complete benchmarks take minutes."""
+"""Benchmarks: methods, ratios and tables; complete benchmarks take minutes."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
+from argparse import Namespace
 
 import pytest
-import torch
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    spec.loader.exec_module(module)
-    return module
+from benchmarks import compress, rounds
 
 
-def test_compress_builds_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load("compress", monkeypatch)
-    reducers = {str(case): case.reducer(0.01, 1000) for case in module.cases()}
+def test_compress_builds_every_method() -> None:
+    reducers = {str(case): case.reducer(0.01, 1000) for case in compress.cases()}
     assert {"none", "top_k", "hard_threshold"} <= reducers.keys()
     assert "threshold=2.5758" in repr(reducers["hard_threshold"])  # 1 % of normal draws exceed it
 
 
-def test_kernels_cuda_refuses_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton")
-    module = load("kernels_cuda", monkeypatch)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["kernels_cuda.py"])
-    with pytest.raises(SystemExit, match="needs a GPU"):
-        module.main()
+def test_compress_measures_methods_beside_references(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(compress, "cases", lambda: [compress.Case(name, {}) for name in ("none", "top_k")])
+    compress.measure("global", Namespace(density=0.01, workers=2, elements=1000, rounds=1))
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    sent = {row[0]: row[-1] for row in rows}
+    assert sent["| none"] == "1,000 |" and sent["| top_k"] == "10 |"
+    assert {"| in-place add", "| torch.topk", "| squared_norm"} < sent.keys()
+
+
+def test_ratios_are_those_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine takes twice as long in the second round; preparations are not timed."""
+    clock = [0.0]
+    costs = {"one": 1.0, "three": 3.0}
+    calls = dict.fromkeys(costs, 0)
+    monkeypatch.setattr(rounds.time, "process_time", lambda: clock[0])
+
+    def work(name: str) -> None:
+        clock[0] += costs[name] * (1, 1, 2)[calls[name]]
+        calls[name] += 1
+
+    def prepare(name: str) -> None:
+        clock[0] += 100
+
+    found = rounds.seconds_in_rounds({name: lambda name=name: work(name) for name in costs}, 2, prepare)
+    assert found == {"one": [1, 2], "three": [3, 6]}
+    assert rounds.ratio(found["three"], found["one"]) == 3
