@@ -1,6 +1,6 @@
 """Time and memory of one reduction, compared with lower bounds for every method.
 
-    python benchmarks/compress.py [--scope layer|global] [--workers 1] [--rounds 7] [--threads 1]
+    python benchmarks/compress.py [--scope layer|global] [--methods NAME ...] [--workers 1] [--rounds 7]
     python benchmarks/compress.py --memory [--workers 8]
 
 Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in one
@@ -15,6 +15,7 @@ process each, in units of one tensor of n x D.
 import argparse
 import itertools
 import statistics
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -62,10 +63,12 @@ class Case(NamedTuple):
         return ", ".join([self.name, *(f"{key}={value}".lower() for key, value in self.settings.items())])
 
 
-def cases() -> list[Case]:
-    """Every yaml in conf/compressor, with every combination of its flags."""
+def cases(methods: Sequence[str] | None = None) -> list[Case]:
+    """Every yaml in conf/compressor, or those of ``methods``, with every combination of its flags."""
     found = []
     for path in sorted((ROOT / "conf" / "compressor").glob("*.yaml")):
+        if methods and path.stem not in methods:
+            continue
         settings = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
         flags = [key for key, value in settings.items() if isinstance(value, bool)]
         for choice in itertools.product((True, False), repeat=len(flags)):
@@ -156,7 +159,8 @@ def measure(scope: str, options: argparse.Namespace) -> None:
     drawn = torch.randn(flat.shape, generator=torch.Generator().manual_seed(0))
     communicator = Communicator(options.workers)
     reductions = {
-        str(case): Reduction(case.reducer(density, flat.shape[1]), segments, communicator) for case in cases()
+        str(case): Reduction(case.reducer(density, flat.shape[1]), segments, communicator)
+        for case in cases(options.methods)
     }
 
     def prepare(name: str) -> None:
@@ -214,7 +218,7 @@ def measure_memory(scope: str, options: argparse.Namespace) -> None:
     print(f"\nscope {scope}: n = {options.workers} workers in one process, resident memory above the start\n")
     known = "gradients + residuals [n x D]"
     print(columns("method", "gradients [n x D]", "peak [n x D]", known, "the rest [D]"))
-    for case in cases():
+    for case in cases(options.methods):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh_process:
             found = fresh_process.submit(memory_of, case, scope, options).result()
         whole = options.workers * found["vector"]
@@ -226,6 +230,7 @@ def measure_memory(scope: str, options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scope", choices=SCOPES, help="default: both")
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help="default: all")
     parser.add_argument("--elements", type=int, default=11_173_962, help="D of the global scope")
     parser.add_argument("--density", type=float, default=0.001)
     parser.add_argument("--workers", type=int, help="W, in one process; default 1, with --memory 8")

@@ -91,9 +91,7 @@ class Window(NamedTuple):
 def jobs(scopes: list[str], methods: list[str] | None) -> Iterator[Job]:
     """All jobs to measure."""
     for scope in scopes:
-        for case in cases():
-            if methods and case.name not in methods:
-                continue
+        for case in cases(methods):
             coded = [wire for wire in CODED if _fits(case, wire)]
             averaged = case.reducer(0.1, 1000).traits.linear
             for reduction in [WORKER_ORDER, ALL_REDUCE] if averaged else [""]:

@@ -13,11 +13,9 @@ def test_compress_builds_every_method() -> None:
     assert "threshold=2.5758" in repr(reducers["hard_threshold"])  # 1 % of normal draws exceed it
 
 
-def test_compress_measures_methods_beside_references(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr(compress, "cases", lambda: [compress.Case(name, {}) for name in ("none", "top_k")])
-    compress.measure("global", Namespace(density=0.01, workers=2, elements=1000, rounds=1))
+def test_compress_measures_methods_beside_references(capsys: pytest.CaptureFixture) -> None:
+    options = Namespace(methods=["none", "top_k"], density=0.01, workers=2, elements=1000, rounds=1)
+    compress.measure("global", options)
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     sent = {row[0]: row[-1] for row in rows}
     assert sent["| none"] == "1,000 |" and sent["| top_k"] == "10 |"
