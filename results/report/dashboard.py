@@ -10,22 +10,8 @@ from itertools import count
 from typing import Any
 
 from results.figures.style import COLOURS
-from results.report.charts import (
-    QUALITIES as QUALITIES,  # choices of the command
-)
-from results.report.charts import (
-    Bars,
-    Chart,
-    Importance,
-    Layers,
-    Lines,
-    Parallel,
-    Quantity,
-    Scatter,
-    Setting,
-    Text,
-    sections,
-)
+from results.report.charts import QUALITIES as QUALITIES  # choices of the command
+from results.report.charts import sections
 from trainers.files.goals import higher_is_better
 
 # Flat config keys that distinguish methods and settings; runs of one group differ only in their seeds. The
@@ -119,58 +105,50 @@ def report(entity: str, project: str, qualities: Sequence[str], *, online: bool)
     )
 
 
-def _panel(chart: Chart, identity: Callable[[], str]) -> Any:
-    made = _of(chart)
+def _panel(chart: dict[str, Any], identity: Callable[[], str]) -> Any:
+    made = _of(**chart)
     made._id = identity()  # random by default
     return made
 
 
-def _of(chart: Chart) -> Any:
+def _of(kind: str, **chart: Any) -> Any:
+    """A panel of a kind in templates/charts.yaml.j2, with the chart's fields."""
     import wandb_workspaces.reports.v2 as wr
 
-    if isinstance(chart, Scatter):
-        x, y = _last(chart.x), _last(chart.y)
-        return wr.ScatterPlot(title=chart.title, x=x, y=y, log_x=chart.log_x, log_y=chart.log_y)
-    if isinstance(chart, Lines):
-        names = [chart.y] if isinstance(chart.y, str) else list(chart.y)
-        return wr.LinePlot(
-            title=chart.title,
-            x=chart.x,
-            y=list(names),
-            title_x=chart.x_title,
-            title_y=chart.y_title,
-            log_y=chart.log_y,
-            groupby_aggfunc="mean",
-            groupby_rangefunc="minmax",
-            smoothing_type="none",
-            max_runs_to_show=100,
-            metric_regex=chart.pattern,
-            custom_expressions=_with_levels(names, chart.references),
-        )
-    if isinstance(chart, Bars):
-        return wr.BarPlot(
-            title=chart.title,
-            metrics=list(chart.metrics),
-            title_x=chart.x_title,
-            orientation="h",
-            groupby_aggfunc="mean",
-            groupby_rangefunc="minmax",
-            max_runs_to_show=100,
-        )
-    if isinstance(chart, Layers):
-        return wr.CustomChart(
-            query={"summaryTable": {"tableKey": "layers"}},
-            chart_name="wandb/bar/v0",
-            chart_fields={"label": "layer", "value": chart.column},
-            chart_strings={"title": chart.title},
-        )
-    if isinstance(chart, Parallel):
-        columns = [wr.ParallelCoordinatesPlotColumn(metric=_last(one)) for one in chart.columns]
-        return wr.ParallelCoordinatesPlot(title=chart.title, columns=columns)
-    if isinstance(chart, Importance):
-        return wr.ParameterImportancePlot(with_respect_to=_summary_key(chart.metric))
-    assert isinstance(chart, Text)
-    return wr.MarkdownPanel(markdown=chart.markdown)
+    over_seeds = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax", "max_runs_to_show": 100}
+    match kind:
+        case "scatter":
+            x, y = _last(chart["x"]), _last(chart["y"])
+            return wr.ScatterPlot(title=chart["title"], x=x, y=y, log_x=True, log_y=chart["log_y"])
+        case "lines":
+            names = [chart["y"]] if isinstance(chart["y"], str) else chart["y"]
+            return wr.LinePlot(
+                title=chart["title"],
+                x=chart.get("x", "Step"),
+                y=names,
+                title_x=chart.get("x_title", "step"),
+                title_y=chart["y_title"],
+                log_y=chart.get("log_y", False),
+                smoothing_type="none",
+                metric_regex=chart.get("pattern"),
+                custom_expressions=_with_levels(names, chart.get("references", ())),
+                **over_seeds,
+            )
+        case "bars":
+            return wr.BarPlot(orientation="h", title_x=chart.pop("x_title"), **chart, **over_seeds)
+        case "layers":
+            return wr.CustomChart(
+                query={"summaryTable": {"tableKey": "layers"}},
+                chart_name="wandb/bar/v0",
+                chart_fields={"label": "layer", "value": chart["column"]},
+                chart_strings={"title": chart["title"]},
+            )
+        case "parallel":
+            columns = [wr.ParallelCoordinatesPlotColumn(metric=_last(one)) for one in chart["columns"]]
+            return wr.ParallelCoordinatesPlot(title=chart["title"], columns=columns)
+        case "importance":
+            return wr.ParameterImportancePlot(with_respect_to=_summary_key(chart["metric"]))
+    return wr.MarkdownPanel(**chart)
 
 
 def _with_levels(metrics: list[str], references: Sequence[float]) -> list[str] | None:
@@ -182,13 +160,12 @@ def _with_levels(metrics: list[str], references: Sequence[float]) -> list[str] |
     return [*(f"${{{name}}}" for name in metrics), *(f"{level} + {zero}" for level in levels)]
 
 
-def _last(quantity: Quantity) -> Any:
+def _last(quantity: str) -> Any:
     """The last value of a metric in the run's summary, or a setting in its config."""
     import wandb_workspaces.reports.v2 as wr
 
-    if isinstance(quantity, Setting):
-        return wr.Config(quantity.key)
-    return wr.SummaryMetric(_summary_key(quantity))
+    key = quantity.removeprefix("config.")
+    return wr.SummaryMetric(_summary_key(quantity)) if key == quantity else wr.Config(key)
 
 
 def _summary_key(metric: str) -> str:
