@@ -115,7 +115,11 @@ def _of(kind: str, **chart: Any) -> Any:
     """A panel of a kind in templates/charts.yaml.j2, with the chart's fields."""
     import wandb_workspaces.reports.v2 as wr
 
-    over_seeds = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax", "max_runs_to_show": 100}
+    over_seeds: dict[str, Any] = {
+        "groupby_aggfunc": "mean",
+        "groupby_rangefunc": "minmax",
+        "max_runs_to_show": 100,
+    }
     match kind:
         case "scatter":
             x, y = _last(chart["x"]), _last(chart["y"])
