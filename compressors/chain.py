@@ -13,7 +13,18 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Field, Knob, Plan, Sparse, Step, Traits, require, squared_norm
+from compressors.api import (
+    Codec,
+    Field,
+    Knob,
+    Plan,
+    Sparse,
+    Step,
+    Traits,
+    backend_of,
+    require,
+    squared_norm,
+)
 from compressors.core.fields import PayloadType, declared, payload_of, values_of
 from compressors.core.payloads import index_dtype
 from compressors.parts.gaussian import refuse_growth
@@ -84,7 +95,8 @@ class Chain(Codec):
         outer = self.first.encode(x, step)
         kept = values_of(outer)
         within = _within(step, len(kept))
-        inner = self.second.encode(kept, within) if len(kept) else self._nothing(kept, step)
+        encode = backend_of(x.device).encode
+        inner = encode(self.second, kept, within) if len(kept) else self._nothing(kept, step)
         self.first.add(outer, x, step)  # its values are now the residual of the second codec
         if self._is_redrawn:
             return inner
@@ -103,7 +115,7 @@ class Chain(Codec):
         kept = values_of(outer).to(out.dtype)
         if not len(kept):
             return
-        self.second.add(inner, kept, _within(step, len(kept)))
+        backend_of(out.device).decode(self.second, inner, kept, _within(step, len(kept)))
         own = outer._replace(**{self._values_name: kept})
         self.first.add(own, out, step)
 

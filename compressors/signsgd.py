@@ -15,8 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compressors.api import Communicator, Input, Plan, Reduced, Reducer, State, Step, Traits, require
-from compressors.core.randomness import random_bits
+from compressors.api import (
+    Communicator,
+    Input,
+    Plan,
+    Reduced,
+    Reducer,
+    State,
+    Step,
+    Traits,
+    backend_of,
+    require,
+)
 from compressors.encoding.packing import pack, unpack
 from compressors.parts.rounds import begin, end
 
@@ -90,16 +100,14 @@ class SignSGD(Reducer):
             positive += unpack(own, 1, size)
         majority = positive > workers // 2
         if workers % 2 == 0:
-            majority |= (positive == workers // 2) & self._drawn(step, size).to(
-                ballots.device, non_blocking=True
-            )
+            majority |= (positive == workers // 2) & self._drawn(step, size, ballots.device)
         return pack(majority.to(torch.uint8), 1)
 
-    def _drawn(self, step: Step, size: int) -> Tensor:
+    def _drawn(self, step: Step, size: int, device: torch.device) -> Tensor:
         """The signs [size] of ties, true for positive."""
         if self.ties == "positive":
-            return torch.ones(size, dtype=torch.bool)
-        return torch.from_numpy(random_bits(step.derive_seed(shared=False), size) >= 2**31)
+            return torch.ones(size, dtype=torch.bool, device=device)
+        return backend_of(device).random_bits(step.derive_seed(shared=False), size, device) < 0
 
 
 def _in_parts(rows: Tensor, count: int, width: int) -> Tensor:

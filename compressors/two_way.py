@@ -113,15 +113,19 @@ class TwoWay(Reducer):
             unsent[row, server] = 0
         parts += unsent  # 0 unless the rows of ``residual`` belonged to other workers before
         unsent.zero_()
-        means = []
-        backend = backend_of(segment.rows.device)
-        arrived = self._to_servers(parts, own, communicator)
-        for row, server in enumerate(communicator.local_workers):
-            total = own_residuals[row].to(torch.promote_types(residual.dtype, torch.float32))
-            for worker in range(workers):
-                payload = self.up.payload(*(field[row, worker] for field in arrived))
-                backend.decode(self.up, payload, total, own[server]._replace(worker=worker))
-            means.append(total.div_(workers))
+        arrived = [field.unbind() for field in self._to_servers(parts, own, communicator)]
+        wide = torch.promote_types(residual.dtype, torch.float32)
+        totals = [row.to(wide) for row in own_residuals]
+        payloads = [
+            [self.up.payload(*of_worker) for of_worker in zip(*of_server, strict=True)]
+            for of_server in zip(*arrived, strict=True)
+        ]
+        steps = [
+            [own[server]._replace(worker=worker) for worker in range(workers)]
+            for server in communicator.local_workers
+        ]
+        backend_of(segment.rows.device).decode_rows(self.up, payloads, totals, steps)
+        means = [total.div_(workers) for total in totals]
         found = self._to_all(means, own, communicator)
         for row, server in enumerate(communicator.local_workers):
             unsent[row, server] = means[row] * workers
@@ -131,36 +135,29 @@ class TwoWay(Reducer):
 
     def _to_servers(self, parts: Tensor, own: list[Step], communicator: Communicator) -> list[Tensor]:
         """Send ``parts`` [W, n, m]; returns the fields of ``up`` for the local servers, [W, n, ...] each."""
-        encode = backend_of(parts.device).encode
-        payloads = [
-            [encode(self.up, part, step._replace(worker=worker)) for part, step in zip(row, own, strict=True)]
-            for worker, row in zip(communicator.local_workers, parts, strict=True)
-        ]
-        fields = declared(self.up.payload).fields.values()
+        steps = [step._replace(worker=worker) for worker in communicator.local_workers for step in own]
+        payloads = backend_of(parts.device).encode_rows(self.up, list(parts.flatten(0, 1)), steps)
         return [
-            communicator.all_to_all(
-                torch.stack([torch.stack([p[i] for p in row]) for row in payloads]), f.kind
+            communicator.all_to_all(torch.stack(fields).unflatten(0, parts.shape[:2]), declared_as.kind)
+            for fields, declared_as in zip(
+                zip(*payloads, strict=True), declared(self.up.payload).fields.values(), strict=True
             )
-            for i, f in enumerate(fields)
         ]
 
     def _to_all(self, means: list[Tensor], own: list[Step], communicator: Communicator) -> Tensor:
         """The decoded means of all servers' parts, [n, m]; their residual is left in ``means``."""
         steps = [step._replace(segment=f"{step.segment}/mean", worker=w) for w, step in enumerate(own)]
         backend = backend_of(means[0].device)
-        replies = [
-            backend.encode(self.down, mean, steps[w])
-            for w, mean in zip(communicator.local_workers, means, strict=True)
-        ]
+        replies = backend.encode_rows(self.down, means, [steps[w] for w in communicator.local_workers])
         gathered = [
-            communicator.all_gather(torch.stack([reply[i] for reply in replies]), f.kind)
-            for i, f in enumerate(declared(self.down.payload).fields.values())
+            communicator.all_gather(torch.stack(fields), declared_as.kind)
+            for fields, declared_as in zip(
+                zip(*replies, strict=True), declared(self.down.payload).fields.values(), strict=True
+            )
         ]
         found = means[0].new_zeros(len(own), len(means[0]))
-        for server, mean in enumerate(found):
-            backend.decode(
-                self.down, self.down.payload(*(field[server] for field in gathered)), mean, steps[server]
-            )
+        payloads = [[self.down.payload(*of_server)] for of_server in zip(*gathered, strict=True)]
+        backend.decode_rows(self.down, payloads, list(found), [[step] for step in steps])
         return found
 
 

@@ -12,6 +12,7 @@ from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide, require_sparse
+from compressors.core.randomness import random_bits
 from compressors.core.segments import Input, Segment, Step
 from compressors.parts.bins import BinnedLayer, Message, add_layer, encode_bins, encode_layer
 from compressors.parts.magnitudes import Histogram, count_pieces
@@ -63,6 +64,26 @@ class Backend:
         """``codec.add`` of one worker's payload to ``out`` [d]."""
         codec.add(payload, out, step)
 
+    def encode_rows(self, codec: Codec, rows: Sequence[Tensor], steps: Sequence[Step]) -> list[Any]:
+        """``encode`` of each of ``rows``, [d] each."""
+        return [self.encode(codec, row, step) for row, step in zip(rows, steps, strict=True)]
+
+    def decode_rows(
+        self,
+        codec: Codec,
+        payloads: Sequence[Sequence[Any]],
+        outs: Sequence[Tensor],
+        steps: Sequence[Sequence[Step]],
+    ) -> None:
+        """Add ``payloads`` [R][n], encoded in ``steps`` [R][n], to the R ``outs`` [d], in order."""
+        for row, out, of_row in zip(payloads, outs, steps, strict=True):
+            for payload, step in zip(row, of_row, strict=True):
+                self.decode(codec, payload, out, step)
+
+    def random_bits(self, seed: int, size: int, device: torch.device) -> Tensor:
+        """``randomness.random_bits`` on ``device``, as int32 [size]."""
+        return torch.from_numpy(random_bits(seed, size).view(np.int32)).to(device, non_blocking=True)
+
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         """``norms.squared_norm`` of each layer of each segment's rows: [W, L] float64 per segment."""
         return [layer_norms(segment.rows, segment.edges) for segment in segments]
@@ -98,8 +119,8 @@ class Backend:
         total = compressed.out
         if total is None:
             total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
-        for worker, payload in enumerate(payloads):
-            self.decode(codec, payload, total, step._replace(worker=worker))
+        steps = [step._replace(worker=worker) for worker in range(len(payloads))]
+        self.decode_rows(codec, [payloads], [total], [steps])
         return divide(total, num_workers).to(x.rows.dtype)
 
     def adds_joined(self, payload: Any, compressed: Compressed) -> bool:

@@ -7,7 +7,10 @@ No GPU is needed. TRITON_INTERPRET must not be set.
 
 import subprocess
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -16,6 +19,7 @@ from triton.compiler import ASTSource
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
+from compressors.kernels.gpu import quantising as quantising
 from compressors.kernels.gpu.selection import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD, SIXTEEN_WARPS
 
 TABLES = {
@@ -58,6 +62,33 @@ EVERY = [
     (drawn.add_rows, {"TILE": 1024}),
     (drawn.add_sent, {"TILE": 1024}),
 ]
+# Quantisers take fp32 alone.
+KINDS_OF_QUANTISERS = {
+    **dict.fromkeys(("tiles", "rows", "parts", "pieces", "fields"), "*i64"),
+    **dict.fromkeys(("bucket_size", "number", "workers", "count"), "i32"),
+    **dict.fromkeys(("sums", "others", "totals", "clip"), "*fp64"),
+    **dict.fromkeys(("scales", "norms"), "*fp32"),
+    **{"packed": "*u8", "facts": "*i32", "bits": "*i32"},
+}
+QUANTISERS = [
+    (quantising.draw, {"TILE": 1024}),
+    *((quantising.sum_up, {"KIND": kind}) for kind in range(5)),
+    *((quantising.scale_parts, {"KIND": kind, "TILE": 1024}) for kind in range(5)),
+    *(
+        (kernel, {"TWO": two})
+        for kernel in (quantising.round_to_signs, quantising.add_signs)
+        for two in (0, 1)
+    ),
+    *(
+        (kernel, {"EACH": each})
+        for kernel in (quantising.round_to_ternary, quantising.add_ternary)
+        for each in (5, 8)
+    ),
+    (quantising.round_to_powers, {}),
+    (quantising.add_powers, {}),
+    *((quantising.round_to_levels, {"BITS": bits, "number": 1}) for bits in (2, 15)),
+    *((quantising.add_levels, {"BITS": bits, "FIELDS": fields}) for bits, fields in ((2, 2), (15, 5))),
+]
 
 
 def kind_of(name: str, entry: str, key: str) -> str:
@@ -85,22 +116,29 @@ def resources(machine_code: bytes) -> str:
     return " ".join(word for word in told.split() if word.startswith(("REG:", "STACK:", "SHARED:")))
 
 
+def compile_one(
+    kernel: Any, fixed: dict[str, int], kinds: Callable[[str], str], capability: int, what: str
+) -> None:
+    names = kernel.arg_names
+    signature = {name: "constexpr" if name in fixed else kinds(name) for name in names}
+    source = ASTSource(kernel, signature, {(names.index(name),): value for name, value in fixed.items()})
+    options = NO_FUSED_MULTIPLY_ADD | WARPS.get(kernel, {})
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    choices = " ".join(f"{name}={value}" for name, value in fixed.items())
+    found = resources(compiled.asm["cubin"])
+    print(f"sm_{capability} {what} {kernel.__name__} {choices}: {found}", flush=True)
+
+
 def main() -> None:
     for capability in (80, 90):
         for entry, key in (("fp32", "i32"), ("fp64", "i64")):
+            bits = 32 if entry == "fp32" else 64
+            words = {TOP: bits - 9, HIGHEST: bits - 2}
             for kernel, options_of_kernel in EVERY:
-                bits = 32 if entry == "fp32" else 64
-                words = {TOP: bits - 9, HIGHEST: bits - 2}
                 fixed = {n: words.get(v, v) for n, v in options_of_kernel.items()}
-                names = kernel.arg_names
-                signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
-                source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
-                warps = WARPS.get(kernel, {})
-                options = NO_FUSED_MULTIPLY_ADD | warps
-                compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-                choices = " ".join(f"{n}={v}" for n, v in fixed.items())
-                found = resources(compiled.asm["cubin"])
-                print(f"sm_{capability} {entry} {kernel.__name__} {choices}: {found}", flush=True)
+                compile_one(kernel, fixed, partial(kind_of, entry=entry, key=key), capability, entry)
+        for kernel, fixed in QUANTISERS:
+            compile_one(kernel, fixed, KINDS_OF_QUANTISERS.__getitem__, capability, "fp32")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Kernels for GPUs: Triton's programs on all segments and workers of a step at once."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from torch import Tensor
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse, divide
-from compressors.core.rules import AtLeast, Drawn, Largest
+from compressors.core.rules import AtLeast, Drawn, Largest, Rounding
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
+from compressors.kernels.gpu import rounding as rounding
 from compressors.kernels.gpu import trial as trial
 from compressors.kernels.gpu.selection import (
     DTYPES,
@@ -31,6 +33,7 @@ from compressors.kernels.reference import Backend, require_own, rules_of, step_o
 
 TAKES: dict[type, Callable[..., Taken]] = {AtLeast: take_marked, Drawn: take_drawn, Largest: take_largest}
 RULES = tuple(TAKES)  # rules with kernels
+_LONGEST = 2**31 - 4096  # the kernels count entries of a row in int32, up to the end of the last tile
 
 
 def reason_unavailable() -> str:
@@ -65,7 +68,8 @@ class GpuKernels(Backend):
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
         if rules is None or not isinstance(rules[0], RULES):
-            return super().compress(codecs, inputs, step, workers)
+            found = self._rounded(codecs, inputs, steps, workers)
+            return super().compress(codecs, inputs, step, workers) if found is None else found
         rows = inputs[0].rows
         with torch.cuda.device_of(rows):  # no effect for CPU tensors
             table = self._tables.of(inputs)
@@ -83,16 +87,108 @@ class GpuKernels(Backend):
             found.append(Compressed(counts, error, norm, [payload], codec, own))
         return found
 
+    def _rounded(
+        self, codecs: Sequence[Codec], inputs: list[Input], steps: list[Step], workers: range
+    ) -> list[Compressed] | None:
+        """Compress by the codecs' roundings, one joined payload for each segment; None without roundings."""
+        roundings = [
+            codec.rounding(given.size, step._replace(worker=worker))
+            for codec, given, step in zip(codecs, inputs, steps, strict=True)
+            for worker in workers
+        ]
+        known = [own for own in roundings if own is not None]
+        can_run = _can_run(inputs) and inputs[0].rows.dtype == torch.float32
+        if not can_run or len(known) < len(roundings) or not rounding.are_alike(known):
+            return None
+        segments, norms = self.form(inputs)
+        rows = [row for segment in segments for row in segment.rows]
+        self._try_rounding(codecs[0], type(known[0]), rows[0])
+        with torch.cuda.device_of(rows[0]):
+            fields = [_of_segments(*field, len(workers)) for field in rounding.encode(known, rows)]
+        found = []
+        errors = self.squared_norms(segments)
+        for number, (codec, segment, own, error, norm) in enumerate(
+            zip(codecs, segments, steps, errors, norms, strict=True)
+        ):
+            payload = codec.payload(*(field[number] for field in fields))
+            found.append(Compressed(segment.num_elements, error, norm, [payload], codec, own))
+        return found
+
+    def form(self, inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
+        """In one pass over memory."""
+        if not _can_run(inputs):
+            return super().form(inputs)
+        with torch.cuda.device_of(inputs[0].rows):
+            table = self._tables.of(inputs)
+            factor = inputs[0].rows.new_full((1,), inputs[0].scale)
+            mark(table, factor, table.masks, blocks.NOTHING)
+            norms = table.host.per_segment(add_up(table.sums_of_all, table.adding))
+        return [given.segment._replace(rows=given.rows) for given in inputs], norms
+
+    def encode(self, codec: Codec, x: Tensor, step: Step) -> Any:
+        return self.encode_rows(codec, [x], [step])[0]
+
+    def encode_rows(self, codec: Codec, rows: Sequence[Tensor], steps: Sequence[Step]) -> list[Any]:
+        known = _roundings(codec, rows, steps)
+        if known is None:
+            return [codec.encode(row, step) for row, step in zip(rows, steps, strict=True)]
+        self._try_rounding(codec, type(known[0]), rows[0])
+        with torch.cuda.device_of(rows[0]):
+            fields = [_of_segments(*field, 1) for field in rounding.encode(known, rows)]
+        return [codec.payload(*own) for own in zip(*fields, strict=True)]
+
+    def decode(self, codec: Codec, payload: Any, out: Tensor, step: Step) -> None:
+        self.decode_rows(codec, [[payload]], [out], [[step]])
+
+    def decode_rows(
+        self,
+        codec: Codec,
+        payloads: Sequence[Sequence[Any]],
+        outs: Sequence[Tensor],
+        steps: Sequence[Sequence[Step]],
+    ) -> None:
+        known = _roundings(codec, outs, [of_row[0] for of_row in steps])
+        if known is None:
+            for row, out, of_row in zip(payloads, outs, steps, strict=True):
+                for payload, step in zip(row, of_row, strict=True):
+                    codec.add(payload, out, step)
+            return
+        with torch.cuda.device_of(outs[0]):
+            rounding.decode(known, payloads, outs)
+
+    def means(
+        self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
+    ) -> list[Tensor]:
+        """All segments in one launch, if one codec has sent them."""
+        codecs, steps = zip(*(own.origin for own in local), strict=True)
+        total = inputs[0].rows.new_zeros(sum(given.size for given in inputs))
+        outs = total.split([given.size for given in inputs])
+        if len(set(map(id, codecs))) > 1 or _roundings(codecs[0], outs, steps) is None:
+            return super().means(everyones, inputs, local, num_workers)
+        of_workers = [num_workers * [step] for step in steps]  # a rounding is decoded the same for all
+        self.decode_rows(codecs[0], everyones, outs, of_workers)
+        return list(divide(total, num_workers).split([given.size for given in inputs]))
+
+    def random_bits(self, seed: int, size: int, device: torch.device) -> Tensor:
+        return rounding.random_bits(seed, size, device)
+
+    def _try_rounding(self, codec: Codec, kind: type, rows: Tensor) -> None:
+        """Raise ``MethodError`` if a rounding's kernels are wrong on the GPU of ``rows``; tried once."""
+        self._require("rounds to wrong values", kind, rows, lambda: trial.rounds_right(codec, rows.device))
+
     def _try(self, kind: type, take: Callable[..., Taken], rows: Tensor) -> None:
         """Raise ``MethodError`` if a rule's kernels are wrong on the GPU of ``rows``; tried once."""
+        if kind in trial.RULES:
+            is_right = partial(trial.is_right, kind, take, rows.dtype, rows.device)
+            self._require("selects wrong entries", kind, rows, is_right)
+
+    def _require(self, fault: str, kind: type, rows: Tensor, is_right: Callable[[], bool]) -> None:
         key = (kind, rows.dtype, rows.device)
-        if not rows.is_cuda or kind not in trial.RULES or key in self._tried:
+        if not rows.is_cuda or key in self._tried:
             return
-        if not trial.is_right(kind, take, rows.dtype, rows.device):
-            raise MethodError(
-                f"{self.name} selects wrong entries on {torch.cuda.get_device_name(rows.device)}: "
-                "use kernels=reference"
-            )
+        if not is_right():
+            name = torch.cuda.get_device_name(rows.device)
+            raise MethodError(f"{self.name} {fault} on {name}: use kernels=reference")
         self._tried.add(key)
 
     def add_rows(self, rows: Tensor) -> Tensor:
@@ -147,9 +243,8 @@ class GpuKernels(Backend):
 
 def _can_run(inputs: Sequence[Input]) -> bool:
     """Whether the kernels support dtypes, memory layout and sizes."""
-    longest = 2**31 - TILE  # the kernels count drawn entries in int32, up to the end of the last tile
     return all(
-        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= longest
+        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= _LONGEST
         for x in inputs
     )
 
@@ -159,6 +254,24 @@ def _can_add(payload: Any, compressed: Compressed) -> bool:
     is_known = isinstance(payload, Sparse) and payload.values.dtype in DTYPES
     has_default_add = type(compressed.origin[0]).add is Codec.add
     return is_known and has_default_add and payload.indices.dtype == torch.int32
+
+
+def _roundings(codec: Codec, rows: Sequence[Tensor], steps: Sequence[Step]) -> list[Rounding] | None:
+    """The roundings of ``rows``, [d] each; None if the kernels do not support them."""
+    if not all(row.dtype == torch.float32 and row.is_contiguous() for row in rows):
+        return None
+    if max(map(len, rows)) > _LONGEST:
+        return None
+    found = [codec.rounding(len(row), step) for row, step in zip(rows, steps, strict=True)]
+    known = [own for own in found if own is not None]
+    return known if len(known) == len(found) and rounding.are_alike(known) else None
+
+
+def _of_segments(field: Tensor, lengths: list[int], num_workers: int) -> Sequence[Tensor]:
+    """The part of each segment, from a field of all rows and the rows' lengths."""
+    if num_workers > 1:
+        lengths = np.add.reduceat(lengths, np.arange(0, len(lengths), num_workers)).tolist()
+    return field.split(lengths)
 
 
 def _is_plain(rows: Tensor) -> bool:

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.core.codec import Codec
 from compressors.core.norms import layer_norms
 from compressors.core.rules import AtLeast, Largest, Rule
-from compressors.core.segments import Input, Segment
+from compressors.core.segments import Input, Segment, Step
+from compressors.kernels.gpu import rounding as rounding
 from compressors.kernels.gpu.selection import Taken
 from compressors.kernels.gpu.table import DeviceTable
 
@@ -51,6 +53,22 @@ def is_right(kind: type, take: Callable[..., Taken], dtype: torch.dtype, device:
         and torch.equal(errors.view(WORKERS, -1), layer_norms(kept, edges))
         and torch.equal(norms.view(WORKERS, -1), layer_norms(p, edges))
     )
+
+
+def rounds_right(codec: Codec, device: torch.device) -> bool:
+    """Whether the kernels of a quantiser have the bits of its definition on the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    p = torch.randn(sum(SIZES), generator=generator, device="cpu")
+    step = Step(0, 0, segment="trial", shapes=tuple((size,) for size in SIZES))
+    kind = codec.rounding(len(p), step)
+    assert kind is not None
+    rest, out = p.to(device, copy=True), torch.zeros(len(p), device=device)
+    payload = [field for field, _ in rounding.encode([kind], [rest])]
+    rounding.decode([kind], [[payload]], [out])
+    expected, total = codec.encode(p, step), torch.zeros(len(p), device="cpu")
+    codec.add(expected, total, step)
+    pairs = zip([*payload, rest, out], [*expected, p, total], strict=True)
+    return all(torch.equal(own.cpu(), other) for own, other in pairs)
 
 
 def _expected(kind: type, p: Tensor) -> Tensor:

@@ -25,17 +25,20 @@ W = 2
 
 
 def has_a_rule(case: Case) -> bool:
-    """Whether Triton's kernels support a case: its codec has one of their rules, or chooses other codecs."""
+    """Whether Triton's kernels support a case: its codec has one of their rules or a rounding, or chooses
+    other codecs."""
     codec = case.method()
-    if not (is_exact(codec) and isinstance(codec, Codec)):
+    if not isinstance(codec, Codec):
         return False
     known = codec.for_model(301)
+    if not is_exact(codec):
+        return known.rounding(300, Step(0, 0)) is not None
     return type(known).choose is not Codec.choose or isinstance(known.rule(300, Step(0, 0), range(1)), RULES)
 
 
 CASES = [case for case in cases() if has_a_rule(case)]
-# One method for each rule of the kernels, and methods that choose codecs from the workers' inputs
-QUICK = ("accordion", "hard_threshold", "random_block", "random_k", "redsync", "top_k")
+# One method for each rule of the kernels, a quantiser, and methods that choose codecs from the inputs
+QUICK = ("accordion", "hard_threshold", "qsgd", "random_block", "random_k", "redsync", "top_k")
 FIRST = {case.source: case for case in reversed(CASES) if case.name in QUICK}.values()
 
 
@@ -53,6 +56,7 @@ def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
             flat = torch.zeros(W, 301, device=DEVICE)
             segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split([300, 1], 1))]
             state, communicator = reducer.init(segments), Communicator(W)
+            communicator.declare_kinds(reducer.kinds)
             for step in range(2):
                 flat.copy_(few_digits(W, 301, seed=step))
                 reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step), communicator)
