@@ -17,6 +17,7 @@ from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
+from compressors.kernels.gpu import reading as reading
 from compressors.kernels.gpu import rounding as rounding
 from compressors.kernels.gpu import trial as trial
 from compressors.kernels.gpu.selection import (
@@ -30,6 +31,7 @@ from compressors.kernels.gpu.selection import (
 )
 from compressors.kernels.gpu.table import TILE, DeviceTable, upload
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
+from compressors.parts.surveys import Survey
 
 TAKES: dict[type, Callable[..., Taken]] = {AtLeast: take_marked, Drawn: take_drawn, Largest: take_largest}
 RULES = tuple(TAKES)  # rules with kernels
@@ -73,7 +75,7 @@ class GpuKernels(Backend):
         rows = inputs[0].rows
         with torch.cuda.device_of(rows):  # no effect for CPU tensors
             table = self._tables.of(inputs)
-            factor = rows.new_full((1,), inputs[0].scale)
+            factor = _factor(inputs)
             take = TAKES[type(rules[0])]
             self._try(type(rules[0]), take, rows)
             taken, where, sent, totals = take(table, rules, factor)
@@ -120,8 +122,7 @@ class GpuKernels(Backend):
             return super().form(inputs)
         with torch.cuda.device_of(inputs[0].rows):
             table = self._tables.of(inputs)
-            factor = inputs[0].rows.new_full((1,), inputs[0].scale)
-            mark(table, factor, table.masks, blocks.NOTHING)
+            mark(table, _factor(inputs), table.masks, blocks.NOTHING)
             norms = table.host.per_segment(add_up(table.sums_of_all, table.adding))
         return [given.segment._replace(rows=given.rows) for given in inputs], norms
 
@@ -231,6 +232,21 @@ class GpuKernels(Backend):
                     drawn.add_sent[grid](of_worker, values, indices, total, tiles, TILE=TILE)
         return list(divide(total, num_workers).split(sizes))
 
+    def survey(
+        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, squares: bool = True
+    ) -> Survey:
+        if not _can_run(inputs):
+            return super().survey(inputs, levels, wanted, squares)
+        with torch.cuda.device_of(inputs[0].rows):
+            table, factor = self._tables.of(inputs), _factor(inputs)
+            return reading.survey(table, factor, levels, wanted, squares)
+
+    def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
+        if not _can_run(inputs):
+            return super().search(inputs, thresholds)
+        with torch.cuda.device_of(inputs[0].rows):
+            return reading.search(self._tables.of(inputs), _factor(inputs), thresholds)
+
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]
         if not _can_run(inputs):
@@ -247,6 +263,11 @@ def _can_run(inputs: Sequence[Input]) -> bool:
         _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= _LONGEST
         for x in inputs
     )
+
+
+def _factor(inputs: Sequence[Input]) -> Tensor:
+    """The factor on gradients, [1] in the dtype of the entries."""
+    return inputs[0].rows.new_full((1,), inputs[0].scale)
 
 
 def _can_add(payload: Any, compressed: Compressed) -> bool:

@@ -1,0 +1,104 @@
+"""Launches of kernels that read p of all segments and workers without computing it in place."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.kernels.gpu import surveying as loops
+from compressors.kernels.gpu.selection import DTYPES, NO_FUSED_MULTIPLY_ADD, add_up
+from compressors.kernels.gpu.table import Adding, DeviceTable, upload
+from compressors.parts.surveys import Survey
+
+SAMPLE = 2**12  # entries of a row from which a floor is guessed
+
+
+def survey(
+    table: DeviceTable, factor: Tensor, levels: np.ndarray, wanted: np.ndarray, squares: bool
+) -> Survey:
+    """The survey of all rows at ``levels`` [R]; the host waits once.
+
+    Tails have most likely the ``wanted`` [R] largest magnitudes. One that does not fit into its memory is
+    empty, and its floor is infinite.
+    """
+    dtype, device, sizes = DTYPES[factor.dtype], table.device, table.host.row_sizes
+    ranks, room = _ranks(sizes, wanted)
+    floors = _floors(table, factor, ranks, wanted == 0)
+    starts = np.append(0, room.cumsum())
+    facts = torch.zeros(3, table.num_rows, dtype=torch.int32, device=device)
+    num_blocks, kinds = len(table.host.sums), 3 if squares else 1
+    sums = torch.empty(kinds * num_blocks, dtype=torch.float64, device=device)
+    tails = torch.empty(int(starts[-1]), dtype=factor.dtype, device=device)
+    of_rows = (upload(levels.astype(dtype), device), floors, upload(starts, device))
+    of_blocks = [sums[i * num_blocks :] if squares else sums for i in range(3)]
+    words = (table.pieces, factor, *of_rows, *of_blocks, *facts, tails)
+    loops.survey[(len(table.pieces),)](*words, ALL=squares, **NO_FUSED_MULTIPLY_ADD)
+    added = add_up(sums, _adding(table, kinds))
+    arrived = _copied([added, floors, tails, facts.flatten()])
+    found, at, magnitudes = (own.numpy() for own in arrived[:3])
+    counts, equal, kept = arrived[3].view(3, -1).numpy()
+    per_row = [
+        np.concatenate([own.sum(1).numpy() for own in table.host.per_segment(part)])
+        for part in torch.from_numpy(found).chunk(kinds)
+    ]
+    floors_of = at.astype(np.float64)
+    parts = [magnitudes[begin : begin + number] for begin, number in zip(starts, kept, strict=False)]
+    for row in np.flatnonzero(kept > room):  # the guess was far too low
+        parts[row], floors_of[row], equal[row] = magnitudes[:0], np.inf, 0
+    ties = np.minimum(equal, np.maximum(wanted - kept, 0))  # the others change no count above the floor
+    rows = zip(parts, at, ties.tolist(), strict=True)
+    # In descending order, so that sums do not depend on the order of the programs
+    ordered = [np.append(np.sort(own)[::-1], np.full(number, floor)) for own, floor, number in rows]
+    return Survey.of(counts, per_row, ordered, floors_of)
+
+
+def search(table: DeviceTable, factor: Tensor, thresholds: np.ndarray) -> list[Tensor]:
+    """Per row the ascending positions of |p| >= ``thresholds`` [R], and of NaN; the host waits once."""
+    limits = upload(thresholds.astype(DTYPES[factor.dtype]), table.device)
+    counts = torch.empty_like(table.counts)
+    grid = (len(counts),)
+    loops.count_large[grid](table.pieces, factor, limits, counts)
+    ends = counts.cumsum(0)
+    up_to = ends[table.row_pieces[1:] - 1].cpu().numpy()
+    found = torch.empty(int(up_to[-1]), dtype=torch.int64, device=table.device)
+    loops.list_large[grid](table.pieces, factor, limits, counts, ends, found)
+    return list(found.split(np.diff(up_to, prepend=0).tolist()))
+
+
+def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks in the samples [R] of the floors, and memory for the tails [R], which is seldom exceeded.
+
+    Both allow for four and six standard deviations of a sampled number.
+    """
+    sampled = np.minimum(sizes, SAMPLE)
+    expected = wanted * sampled / np.maximum(sizes, 1)
+    is_whole = sizes <= SAMPLE
+    ranks = np.where(is_whole, wanted, np.ceil(expected + 4 * np.sqrt(expected) + 4)).astype(np.int64)
+    each = (ranks + 6 * np.sqrt(ranks)) * sizes / np.maximum(sampled, 1) + 64
+    room = np.where(is_whole, wanted, np.ceil(each)).astype(np.int64)
+    return ranks, np.where(wanted == 0, 0, np.minimum(sizes, room))
+
+
+def _floors(table: DeviceTable, factor: Tensor, ranks: np.ndarray, is_empty: np.ndarray) -> Tensor:
+    """The ``ranks``-th largest magnitude [R] of a sample of each row; 0 beyond it, infinite for no tail."""
+    magnitudes = factor.new_empty(table.num_rows, SAMPLE)
+    rows = (table.pieces, table.row_pieces, table.row_sizes)
+    loops.sample[(table.num_rows,)](*rows, factor, magnitudes, SAMPLE=SAMPLE, num_warps=8)
+    places = upload(np.clip(ranks, 1, SAMPLE)[:, None] - 1, table.device)
+    found = magnitudes.sort(descending=True).values.gather(1, places)[:, 0].clamp_(min=0)
+    beyond = (ranks > SAMPLE) & (ranks > 0)
+    found = found.masked_fill(upload(beyond, table.device), 0)
+    return found.masked_fill(upload(is_empty, table.device), float("inf"))
+
+
+def _adding(table: DeviceTable, kinds: int) -> Adding:
+    if kinds == 1:
+        return table.adding
+    parts, num_blocks = table.host.parts, len(table.host.sums)
+    return Adding(np.concatenate([parts + i * num_blocks for i in range(kinds)]), table.device)
+
+
+def _copied(tensors: list[Tensor]) -> list[Tensor]:
+    """Copies on the CPU of tensors in falling order of their item sizes, in one transfer."""
+    whole = torch.cat([own.view(torch.uint8) for own in tensors]).cpu()
+    parts = whole.split([own.nbytes for own in tensors])
+    return [part.view(own.dtype) for part, own in zip(parts, tensors, strict=True)]
