@@ -64,7 +64,7 @@ class MiCRO(CodecWithDensity):
     payload = Sparse
     traits = Traits(linear=True, seeded=True, lossless_at={"threshold": 0.0})
     examples = ({"density": 0.1, "threshold": 1.0},)
-    waits = ("S W + 1", "S W + 1 + G", "")
+    waits = ("2", "S W + 1 + G", "")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,6 +20,7 @@ from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
 from compressors.kernels.gpu import quantising as quantising
+from compressors.kernels.gpu import surveying as surveying
 from compressors.kernels.gpu.selection import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD, SIXTEEN_WARPS
 
 TABLES = {
@@ -32,8 +33,11 @@ TABLES = {
     "jobs",
     "sent",
     "sizes",
+    "starts",
+    "found",
 }  # 64-bit tables and offsets
 NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs"}
+ENTRIES = {"factor", "values", "out", "total", "levels", "floors", "magnitudes", "tails", "thresholds"}
 TOP, HIGHEST = "the leading digit", "the highest bit"
 WARPS = {
     largest.count_digits: EIGHT_WARPS,
@@ -57,6 +61,10 @@ EVERY = [
     (largest.choose_digit, {"SHIFT": TOP}),
     (largest.compare, {}),
     (largest.share_ties, {"TILE": 4096}),
+    (surveying.sample, {"SAMPLE": 2**12}),
+    *((surveying.survey, {"ALL": every}) for every in (False, True)),
+    (surveying.count_large, {}),
+    (surveying.list_large, {}),
     (drawn.set_bits, {"TILE": 1024}),
     (drawn.take, {"TILE": 1024}),
     (drawn.add_rows, {"TILE": 1024}),
@@ -95,9 +103,9 @@ def kind_of(name: str, entry: str, key: str) -> str:
     """The type of the kernel argument with this name."""
     if name in NUMBERS:
         return "i32"
-    if name in ("factor", "values", "out", "total"):
+    if name in ENTRIES:
         return f"*{entry}"
-    if name in ("sums", "sums_of_all", "totals"):
+    if name in ("sums", "sums_of_all", "totals", "squares"):
         return "*fp64"
     if name in ("keys", "candidates"):
         return f"*{key}"

@@ -106,10 +106,10 @@ def survey(
     if number > 0:
         begin = tl.load(starts + row) + tl.atomic_add(kept + row, number, sem="relaxed")
         j = tl.arange(0, BLOCKS * 256)
-        x = tl.abs(p_at(entries, gradient, j, j < size, factor))
-        keeps = (j < size) & ~(x <= floor)
+        magnitudes = tl.abs(p_at(entries, gradient, j, j < size, factor))
+        keeps = (j < size) & ~(magnitudes <= floor)
         at = begin + tl.cumsum(keeps.to(tl.int32), 0) - 1
-        tl.store(tails + at, x, mask=keeps & (at < tl.load(starts + row + 1)))
+        tl.store(tails + at, magnitudes, mask=keeps & (at < tl.load(starts + row + 1)))
 
 
 @triton.jit

@@ -312,4 +312,4 @@ def test_compiles_for_gpus() -> None:
     environment["PYTHONPATH"] = str(Path(__file__).parents[3])
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 134
+    assert len(done.stdout.splitlines()) == 154
