@@ -123,6 +123,10 @@ def test_metrics_are_those_of_a_plain_computation(one_process: dict, setting: tu
     steps = one_process["/".join(setting)]
     for step, expected in zip(steps, plain(steps, *setting), strict=True):
         assert step["metrics"] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        if setting[2] == "gradient":
+            mean_residual = step["residual_after"].double().mean(0).square().sum().item()
+            gap = step["metrics"]["diagnostics/gap"]
+            assert mean_residual == pytest.approx(gap, rel=1e-4) and gap <= expected["diagnostics/gap_bound"]
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
@@ -264,6 +268,11 @@ def test_compiled_loops_measure_the_same_bits(dtype: torch.dtype) -> None:
         with chosen(kernels):
             backends.append(backend_of(rows.device))
     assert backends[0] is not backends[1]
+    totals = [torch.ones(1007, dtype=torch.float64) for _ in backends]
+    for backend, total in zip(backends, totals, strict=True):
+        backend.add_wide([rows[:, :7], rows], total)  # views of a buffer, like layers
+    assert torch.equal(*totals)
+    torch.testing.assert_close(totals[0][7:], 1 + rows.double().sum(0), rtol=1e-14, atol=1e-14)
     sums = [backend.sum_wide(rows) for backend in backends]
     assert sums[0].dtype == torch.float64 and torch.equal(*sums)
     sent_at = torch.randint(0, 8, (1300,), generator=random, dtype=torch.int32)  # 1 to 7; 0: never sent
