@@ -130,8 +130,13 @@ def train_all(
     overlap: bool = False,
     reduction: str = "worker_order",
 ) -> dict[str, dict[str, Any]]:
-    """``train`` for the settings with these names."""
-    return {name: train(*name.split("/"), process, processes, overlap, reduction=reduction) for name in names}
+    """``train`` for settings with these names: method/scope/feedback, or with /indices/values in addition."""
+    found = {}
+    for name in names:
+        method, scope, feedback, *codes = name.split("/")
+        wire = Encoding(**dict(zip(("indices", "values"), codes, strict=False)))
+        found[name] = train(method, scope, feedback, process, processes, overlap, wire, reduction)
+    return found
 
 
 def is_reduced(name: str) -> bool:
@@ -175,15 +180,3 @@ def quick_coded_settings() -> list[tuple[str, str, str, str, str]]:
         for scope in ("layer", "global")
         for number, wire in enumerate(wires)
     ]
-
-
-def train_coded(
-    process: int, processes: int, names: list[str], overlap: bool = False
-) -> dict[str, dict[str, Any]]:
-    """``train`` for the coded settings with these names."""
-    return {
-        name: train(
-            method, scope, feedback, process, processes, overlap, Encoding(indices=indices, values=values)
-        )
-        for name, (method, scope, feedback, indices, values) in ((own, own.split("/")) for own in names)
-    }

@@ -7,9 +7,20 @@ import pytest
 import torch
 from methods import FEEDBACKS, cases
 from processes import run_in_processes
-from training import ignores_values, is_reduced, settings, train_all
+from training import (
+    coded_settings,
+    ignores_values,
+    is_reduced,
+    quick_coded_settings,
+    settings,
+    train,
+    train_all,
+)
 
-ALL = ["/".join(setting) for setting in settings()]
+from compressors.encoding.settings import Encoding
+
+PLAIN = ["/".join(setting) for setting in settings()]
+ALL = PLAIN + ["/".join(setting) for setting in coded_settings()]
 LAYER = [name for name in ALL if "/layer/" in name]
 Results = dict[str, dict[str, Any]]
 
@@ -17,14 +28,15 @@ Results = dict[str, dict[str, Any]]
 def dealt() -> dict[str, list[str]]:
     """One setting of every method, trained in one way: in two processes, in four, or with the hook.
 
-    The contract's tests reduce with every method in two processes. The slow tests train all settings of all
-    examples of a method in all ways.
+    Encodings are trained in two processes. The contract's tests reduce with every method in two processes.
+    The slow tests train all settings of all examples of a method in all ways.
     """
     found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
     for number, method in enumerate(FIRST):
         way = list(found)[number % 3]
         scope = "layer" if way == "hook" else SCOPES[number // 3 % 2]
         found[way].append(f"{method}/{scope}/{list(FEEDBACKS)[number // 3 % 3]}")
+    found["two"] += ["/".join(setting) for setting in quick_coded_settings()]
     return found
 
 
@@ -55,12 +67,15 @@ def other_ways(one_process: Results) -> Results:
     return two | four | run_in_processes(train_all, 4, DEALT["hook"], True)[0]
 
 
-def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True) -> None:
+def assert_same(
+    one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True, in_buckets: bool = False
+) -> None:
+    """Assert equal results; an encoded message of each bucket (``in_buckets``) has bytes of its own."""
     tolerance = {"rtol": 0, "atol": 0} if exactly else {"rtol": 1e-5, "atol": 1e-5}
     for key in ("parameters", "buffers"):
         torch.testing.assert_close(other[key], one[key], **tolerance)
     assert other["losses"] == pytest.approx(one["losses"], rel=0 if exactly else 1e-5)
-    for a, b in zip(one["metrics"], other["metrics"], strict=True):
+    for a, b in zip(one["metrics"], other["metrics"], strict=True) if not in_buckets else ():
         for name, value in a.items():
             rounded = ("error" in name or "norm" in name) and not exactly
             assert b[name] == (pytest.approx(value, rel=1e-4, abs=1e-12) if rounded else value), name
@@ -77,8 +92,22 @@ def test_processes_and_the_hook_change_nothing(
     assert_same(one_process[setting], other_ways[setting])
 
 
+@pytest.mark.parametrize("name", ["hard_threshold", "top_k"])
+def test_coded_indices_change_bytes_alone(name: str) -> None:
+    plain = train(name, "layer", "gradient")
+    for indices in ("auto", "bitmap", "rice"):
+        coded = train(name, "layer", "gradient", wire=Encoding(indices=indices))
+        assert torch.equal(plain["parameters"], coded["parameters"])
+        assert plain["losses"] == coded["losses"]
+        last, before = coded["metrics"][-1], plain["metrics"][-1]
+        assert last["comm/values_bytes_total"] == before["comm/values_bytes_total"]
+        assert last["compression/total_error"] == before["compression/total_error"]
+        assert last["comm/bytes_sent_total"] < before["comm/bytes_sent_total"]
+        assert last["comm/entropy_bound_bytes_total"] == before["comm/entropy_bound_bytes_total"]
+
+
 def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> None:
-    reduced = [setting for setting in QUICK if is_reduced(setting.split("/")[0])]
+    reduced = [setting for setting in QUICK if setting in PLAIN and is_reduced(setting.split("/")[0])]
     all_reduced = run_in_processes(train_all, 2, reduced, False, "all_reduce")[0]
     assert all_reduced and list(all_reduced) == reduced
     for setting, result in all_reduced.items():
@@ -92,7 +121,10 @@ def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> N
 
 def test_the_settings_differ(one_process: Results) -> None:
     """The comparison of layouts is only meaningful if settings change the weights."""
-    assert number_of_trainings(one_process) == len(one_process)
+    plain = {name: result for name, result in one_process.items() if name in PLAIN}
+    assert number_of_trainings(plain) == len(plain)
+    coded = {name: result for name, result in one_process.items() if name.startswith("hard_threshold/layer/")}
+    assert number_of_trainings(coded) == len(coded) >= 4
 
 
 def number_of_trainings(results: Results) -> int:
@@ -110,7 +142,7 @@ def test_every_setting_in_every_way(all_in_one_process: Results, processes: int,
     found = run_in_processes(train_all, processes, LAYER if overlap else ALL, overlap)[0]
     assert found.keys() == set(LAYER if overlap else ALL)
     for name, result in found.items():
-        assert_same(all_in_one_process[name], result)
+        assert_same(all_in_one_process[name], result, in_buckets=overlap and name not in PLAIN)
 
 
 @pytest.mark.slow
@@ -119,4 +151,5 @@ def test_all_settings_differ(all_in_one_process: Results) -> None:
 
     These are a hard threshold, Strom's method, AdaComp, EF-sign and 1-bit SGD, each with three feedbacks.
     """
-    assert number_of_trainings(all_in_one_process) == len(ALL) - 4 - 5 * 3
+    plain = {name: result for name, result in all_in_one_process.items() if name in PLAIN}
+    assert number_of_trainings(plain) == len(PLAIN) - 4 - 5 * 3
