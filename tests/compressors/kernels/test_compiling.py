@@ -32,7 +32,7 @@ PROCESSES = 3
 def call(path: Path, together: Barrier, results: multiprocessing.SimpleQueue) -> None:
     sys.path.insert(0, str(path.parent))  # cached code refers to its module by name
     loops = importlib.import_module(path.stem)
-    together.wait(60)
+    together.wait(600)
     value = loops.outer(np.ones(3))
     results.put((value, *(sum(loop.stats.cache_misses.values()) for loop in (loops.outer, loops.inner))))
 
@@ -50,7 +50,7 @@ def run_together(tmp_path: Path) -> Callable[[], list[tuple[float, int, int]]]:
         for child in children:
             child.start()
         for child in children:
-            child.join(120)
+            child.join(600)
         assert [child.exitcode for child in children] == [0] * PROCESSES
         return [results.get() for _ in children]
 
