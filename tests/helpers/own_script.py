@@ -68,22 +68,34 @@ def with_hook(process: int, processes: int) -> dict[str, Any]:
     return {"weights": weights(model), "buckets": buckets, "num_buckets": state.costs.num_buckets}
 
 
-def by_hand(workers: int, steps: int = STEPS) -> Tensor:
-    """Weights of the same training in one process, with compression after the backward pass."""
+def by_hand(
+    workers: int,
+    steps: int = STEPS,
+    reducer: Reducer | None = None,
+    clip_norm: float | None = None,
+    batches: int = 1,
+) -> tuple[Tensor, dict[str, float]]:
+    """Weights and the ledger's metrics of the same training in one process, compressed after backward passes.
+
+    The loss of a step is that of ``batches`` batches.
+    """
     model = network()
-    layout = Layout(dict(model.named_parameters()), "layer")
-    communicator = Communicator(workers)
-    reducer = reducer_for(model)
-    gradients = WorkerGradients(
-        model, lambda model, batch, _: (loss_of(model, batch), None), layout, communicator, seed=0
-    )
+    layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(workers)
+    reducer = reducer or reducer_for(model)
+
+    def loss(model: nn.Module, inputs: list[Tensor], _: object) -> tuple[Tensor, None]:
+        return sum((loss_of(model, each) for each in inputs), torch.zeros(())), None
+
+    gradients = WorkerGradients(model, loss, layout, communicator, seed=0, clip_norm=clip_norm)
     ledger = Ledger(layout, communicator, reducer)
     step_taker = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(steps):
-        step_taker.run([batch(step, worker) for worker in range(workers)], step, 1e-3)
+        numbers = range(batches * step, batches * (step + 1))
+        given = [[batch(number, worker) for number in numbers] for worker in range(workers)]
+        step_taker.run(given, step, 1e-3)
         optimizer.step()
-    return weights(model)
+    return weights(model), ledger.metrics()
 
 
 def failing_hook(process: int, processes: int) -> str:

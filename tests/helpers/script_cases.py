@@ -12,15 +12,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from own_script import BUCKET_MEGABYTES, WIDTH, batch, loss_of, network, weights
+from own_script import by_hand as explicit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import total_error
-from trainers.comm.communicator import Communicator
-from trainers.step.explicit import ExplicitStep
-from trainers.step.gradients import WorkerGradients
-from trainers.step.layout import Layout
-from trainers.step.ledger import Ledger
 
 TOP_K: dict[str, Any] = {"density": 0.02}
 STEPS, HALF = 6, 3
@@ -171,27 +167,12 @@ def measured() -> dict[str, float]:
     return script.state.metrics() | script.state.summary()
 
 
-def by_hand(workers: int, *, clip_norm: float | None = None, batches: int = 1) -> tuple[Tensor, dict]:
-    """Weights and the ledger's metrics of the same training with ``ExplicitStep``, in one process."""
-    model = network()
-    layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(workers)
-    size = sum(p.numel() for p in model.parameters())
+def by_hand(workers: int, **settings: Any) -> tuple[Tensor, dict[str, float]]:
+    """Weights and metrics of the same training in one process."""
+    size = sum(p.numel() for p in network().parameters())
     method = total_error.method("top_k", **TOP_K)
     reducer = total_error.build_reducer(method, size, total_error.feedback("ef"))
-
-    def loss(model: nn.Module, inputs: list[Tensor], _: object) -> tuple[Tensor, None]:
-        return sum(loss_of(model, each) for each in inputs), None
-
-    gradients = WorkerGradients(model, loss, layout, communicator, seed=0, clip_norm=clip_norm)
-    ledger = Ledger(layout, communicator, reducer)
-    step_taker = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=0)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for step in range(HALF):
-        numbers = range(batches * step, batches * (step + 1))
-        given = [[batch(number, worker) for number in numbers] for worker in range(workers)]
-        step_taker.run(given, step, 1e-3)
-        optimizer.step()
-    return weights(model), ledger.metrics()
+    return explicit(workers, HALF, reducer, **settings)
 
 
 def example(process: int, processes: int, *calls: list[str]) -> list[str]:

@@ -35,7 +35,7 @@ from trainers.hooks.ddp import CompressionState
 def test_many_buckets_equal_the_explicit_path() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    expected = by_hand(2)
+    expected, _ = by_hand(2)
     torch.set_num_threads(threads)
     for result in run_in_processes(with_hook, 2):
         assert torch.equal(result["weights"], expected)
