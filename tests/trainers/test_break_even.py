@@ -17,7 +17,7 @@ from trainers.comm.clock import Clock
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes, gather_bytes
 from trainers.hooks.script_times import ScriptTimes
-from trainers.network_model.break_even import ANY_BANDWIDTH, NAME, ROUNDS, StepCost, break_even
+from trainers.network_model.break_even import ANY_BANDWIDTH, NAME, ROUNDS, StepCost, break_even, in_words
 from trainers.network_model.step_costs import StepCosts
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
@@ -25,29 +25,35 @@ from trainers.step.ledger import Ledger
 DENSE = StepCost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 
 
-def test_a_compression_that_takes_time_pays_below_a_bandwidth() -> None:
-    """900 kB fewer and 30 ms more: 7.2 Mbit / 0.03 s = 240 Mbit/s."""
-    assert break_even(StepCost(0.05, 2, 1e5), DENSE) == pytest.approx(240e6)
-
-
-def test_rounds_cost_their_latency() -> None:
-    """Two more rounds of 3 ms each: 7.2 Mbit / 0.036 s = 200 Mbit/s."""
-    assert break_even(StepCost(0.05, 4, 1e5), DENSE, latency_seconds=0.003) == pytest.approx(200e6)
+@pytest.mark.parametrize(
+    ("cost", "latency", "expected"),
+    [
+        (StepCost(0.05, 2, 1e5), 0.0, 240e6),  # 900 kB fewer and 30 ms more: 7.2 Mbit / 0.03 s
+        (StepCost(0.05, 4, 1e5), 0.003, 200e6),  # and two more rounds of 3 ms each
+        (StepCost(0.02, 2, 1e5), 0.0, ANY_BANDWIDTH),  # not slower than the dense step without communication
+        (StepCost(0.05, 2, 1e6), 0.0, 0.0),  # slower, with as many bytes
+        (StepCost(0.001, 2, 2e6), 0.0, 0.0),  # pays only above a bandwidth
+        (StepCost(0.02, 2, 1e6), 0.0, 0.0),  # the same
+    ],
+)
+def test_it_pays_below_a_bandwidth(cost: StepCost, latency: float, expected: float) -> None:
+    found = break_even(cost, DENSE, latency_seconds=latency)
+    assert found == pytest.approx(expected)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 @pytest.mark.parametrize(
-    ("seconds", "traffic_bytes", "expected"),
+    ("values", "words"),
     [
-        (0.02, 1e5, ANY_BANDWIDTH),  # not slower than the dense step without communication
-        (0.05, 1e6, 0.0),  # slower, with as many bytes
-        (0.001, 2e6, 0.0),  # pays only above a bandwidth
-        (0.02, 1e6, 0.0),  # the same
+        ([0.0], "never"),
+        ([ANY_BANDWIDTH], "on any network"),
+        ([1.2345e9], "below 1.23 Gbit/s"),
+        ([0.0, 3e9], "below 0 to 3 Gbit/s"),
+        ([3e9, ANY_BANDWIDTH], "below 3 Gbit/s to any speed"),
     ],
 )
-def test_what_always_and_what_never_pays(seconds: float, traffic_bytes: float, expected: float) -> None:
-    found = break_even(StepCost(seconds, 2, traffic_bytes), DENSE)
-    assert found == expected
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+def test_words(values: list[float], words: str) -> None:
+    assert in_words(values) == words
 
 
 def test_traffic_of_collectives() -> None:
@@ -129,20 +135,22 @@ def layout_of(size: int) -> Layout:
     return Layout({"weight": torch.nn.Parameter(torch.zeros(size))}, "layer")
 
 
-def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_bytes: list[int]) -> StepCosts:
-    """The costs after steps with these seconds and bytes of values."""
+def costs_after_steps(
+    reducer: object, workers: int, seconds: list[float], num_bytes: list[int], buckets: int = 1
+) -> StepCosts:
+    """The costs after steps with these seconds, and these bytes of values in each bucket."""
     layout, communicator = layout_of(1000), Communicator(workers)
     costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
     for taken, sent in zip(seconds, num_bytes, strict=True):
         communicator.clock.restart()
-        if reducer.traits.linear:
-            communicator.all_reduce_mean(
-                [torch.zeros(len(communicator.local_workers), sent // 4)], lambda rows: rows.sum(0)
-            )
-        else:
-            communicator.all_gather(torch.zeros(workers, sent // 4), "values")
+        values = torch.zeros(workers, sent // 4)
+        for _ in range(buckets):
+            if reducer.traits.linear:
+                communicator.all_reduce_mean([values], lambda rows: rows.sum(0))
+            else:
+                communicator.all_gather(values, "values")
         ledger.close_step()
-        costs.add(SimpleNamespace(compression_seconds=taken, num_buckets=1), ledger)
+        costs.add(SimpleNamespace(compression_seconds=taken, num_buckets=buckets), ledger)
     return costs
 
 
@@ -159,15 +167,8 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
 
 def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three buckets of 4 workers: 3 gathers, beside 3 all-reduces of 6 rounds each; a round takes 0.01 s."""
-    layout, communicator, reducer = layout_of(1000), Communicator(4), build_reducer(TopK(density=0.1), 1000)
-    costs = StepCosts(reducer, layout, communicator, lambda layout: 0.1)
-    ledger = Ledger(layout, communicator, reducer)
-    for _ in range(2):
-        communicator.clock.restart()
-        for _ in range(3):
-            communicator.all_gather(torch.zeros(4, 5), "values")
-        ledger.close_step()
-        costs.add(SimpleNamespace(compression_seconds=0.4, num_buckets=3), ledger)
+    costs = costs_after_steps(build_reducer(TopK(density=0.1), 1000), 4, [0.4, 0.4], [20, 20], buckets=3)
+    monkeypatch.setattr("trainers.network_model.step_costs.seconds_of_none", lambda layout: 0.1)
     monkeypatch.setattr("trainers.network_model.step_costs.round_seconds", lambda communicator: 0.01)
     expected = 8 * (1.5 * 4000 - 3 * 60) / (0.4 - 0.1 + 0.01 * (3 - 18))
     assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: 3}
@@ -201,6 +202,7 @@ def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
             *small, f"compressor={method}", "tracker=none", f"output={tmp_path}", f"processes={processes}"
         )
         assert done.returncode == 0, done.stderr
+        assert ("faster than dense" in done.stdout) == (method != "none")
         (path,) = tmp_path.glob(f"mlp-digits-{method}/*/summary.json")
         summary = json.loads(path.read_text())
         assert (NAME in summary) == (method != "none")

@@ -1,5 +1,6 @@
 """The start of a run: from its own last valid checkpoint, from none, or from a given one."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,48 +44,52 @@ def interrupted(output: Path, *overrides: str) -> tuple[dict[str, Any], RunFolde
     return config, folder
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixture
-) -> None:
-    config, folder = interrupted(tmp_path)
+def damage_the_last(folder: RunFolder) -> None:
     (part,) = (folder.checkpoints / "step-000000006").glob("*.safetensors")
     part.write_bytes(part.read_bytes()[:-1])
-    assert_same(whole, train(config))
-    told = capsys.readouterr().out
-    assert "a checkpoint cannot be used: step-000000006: part-0-of-1.safetensors was changed after it" in told
-    assert "continuing after step 4" in told
 
 
-def test_without_a_good_checkpoint_it_starts_again(
-    tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixture
-) -> None:
-    config, folder = interrupted(tmp_path)
+def damage_all(folder: RunFolder) -> None:
     for part in folder.checkpoints.glob("*/*.json"):
         part.write_text("{}")
-    assert_same(whole, train(config))
-    told = capsys.readouterr().out
-    assert told.count("a checkpoint cannot be used") == 2 and "starting again" in told
-    assert (folder.path / "metrics.previous.jsonl").read_text().count("\n") == 7
 
 
-def test_records_that_are_not_what_they_were(
-    tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixture
-) -> None:
-    """A metrics.jsonl that was truncated between the two checkpoints."""
-    config, folder = interrupted(tmp_path)
+def lose_records(folder: RunFolder) -> None:
+    """Truncate the records between the two checkpoints."""
     lines = folder.metrics.read_text().splitlines(keepends=True)
     folder.metrics.write_text("".join(lines[:5]))
-    assert_same(whole, train(config))
-    told = capsys.readouterr().out
-    assert "step-000000006: metrics.jsonl was changed after the checkpoint" in told
-    assert "continuing after step 4" in told
 
 
-def test_half_a_line_behind_the_checkpoint_is_forgotten(tmp_path: Path, whole: dict[str, Any]) -> None:
-    config, folder = interrupted(tmp_path)
+def add_half_a_line(folder: RunFolder) -> None:
     with folder.metrics.open("a") as file:
         file.write('{"step": 8, "epo')
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (damage_the_last, ["step-000000006: part-0-of-1.safetensors was changed after it", "after step 4"]),
+        (damage_all, ["starting again"]),
+        (lose_records, ["step-000000006: metrics.jsonl was changed after the checkpoint", "after step 4"]),
+        (add_half_a_line, ["continuing after step 6"]),
+    ],
+)
+def test_it_goes_on_from_what_is_good(
+    damage: Callable[[RunFolder], None],
+    said: list[str],
+    tmp_path: Path,
+    whole: dict[str, Any],
+    capsys: pytest.CaptureFixture,
+) -> None:
+    config, folder = interrupted(tmp_path)
+    damage(folder)
     assert_same(whole, train(config))
+    told = capsys.readouterr().out
+    assert all(words in told for words in said)
+    bad = {damage_the_last: 1, damage_all: 2, lose_records: 1, add_half_a_line: 0}[damage]
+    assert told.count("a checkpoint cannot be used") == bad
+    if damage is damage_all:
+        assert (folder.path / "metrics.previous.jsonl").read_text().count("\n") == 7
 
 
 def test_never(tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixture) -> None:
@@ -189,15 +194,10 @@ def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytes
     assert_same(whole, train(config))
 
 
-def test_finished_runs_leave_no_checkpoints_unless_asked(tmp_path: Path) -> None:
-    config = config_of(tmp_path, *SETTINGS, "checkpoint.at_end=false")
+@pytest.mark.parametrize(("at_end", "left"), [("false", []), ("true", ["step-000000009"])])
+def test_finished_runs_leave_no_checkpoints_unless_asked(
+    tmp_path: Path, at_end: str, left: list[str]
+) -> None:
+    config = config_of(tmp_path, *SETTINGS, f"checkpoint.at_end={at_end}")
     training.train(config)
-    assert not RunFolder(config).checkpoints.exists()
-    config = config_of(tmp_path / "kept", *SETTINGS)
-    assert outcome_steps(config) == ["step-000000009"]
-
-
-def outcome_steps(config: dict[str, Any]) -> list[str]:
-    train(config)
-    assert outcome(config)["tensors"]
-    return [path.name for path in RunFolder(config).checkpoints.iterdir()]
+    assert [path.name for path in RunFolder(config).path.glob("checkpoint/*")] == left

@@ -47,7 +47,7 @@ def test_a_full_disk_ends_tensorboard_in_one_line(tmp_path: Path, capfd: pytest.
     with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
         worker._record_writer._writer = full
         tracker.log(record(2))
-        worker.join(30)
+        worker.join(600)
         tracker.log(record(3))
         tracker.finish({})
     said = "TensorBoard failed, the training continues without it: [Errno 28] No space left on device\n"

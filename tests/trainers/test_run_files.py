@@ -86,14 +86,26 @@ def test_places_that_are_no_files(tmp_path: Path, name: str) -> None:
     refusal(name, folder)
 
 
+SUMMARY, RECORDS, CONFIG, ENVIRONMENT = READERS
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "said"),
     [
-        ("summary.json", {"status": "done"}, "status should be 'finished' or 'failed', got 'done'"),
-        ("summary.json", {"test/accuracy": 1.5}, "test/accuracy must be in [0, 1], got 1.5"),
-        ("summary.json", {"comm/bytes_sent_total": -1.0}, "comm/bytes_sent_total must be in [0, "),
-        ("summary.json", {"layers": {"a": {"elements": -2}}}, "layers.a.elements should be greater"),
-        ("environment.json", {"commit": "x\ny"}, "commit should match pattern"),
+        (SUMMARY, {"status": "done"}, "status should be 'finished' or 'failed', got 'done'"),
+        (SUMMARY, {"test/accuracy": 1.5}, "test/accuracy must be in [0, 1], got 1.5"),
+        (SUMMARY, {"comm/bytes_sent_total": -1.0}, "comm/bytes_sent_total must be in [0, "),
+        (SUMMARY, {"layers": {"a": {"elements": -2}}}, "layers.a.elements should be greater"),
+        (SUMMARY, {"test/perplexity": float("inf")}, "test/perplexity must be in"),
+        (
+            SUMMARY,
+            {
+                "checksums": dict.fromkeys(("metrics.jsonl", SUMMARY), "0" * 128),
+                "data": {"x": [float("nan")]},
+            },
+            "holds a number that is not finite",
+        ),
+        (ENVIRONMENT, {"commit": "x\ny"}, "commit should match pattern"),
     ],
 )
 def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) -> None:
@@ -103,40 +115,21 @@ def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("name", "text", "said"),
     [
-        ("a: !!python/object:os.system {}\n", "could not determine a constructor"),
-        ("seed: 0\n", "has no name"),
+        (CONFIG, "a: !!python/object:os.system {}\n", "could not determine a constructor"),
+        (CONFIG, "seed: 0\n", "has no name"),
+        (RECORDS, '{"step": 1.0, "epoch": 0}\n', "line 1 is not a record with a step"),
+        (RECORDS, '{"step": 1, "epoch": 0, "a": null}\n', "a is not a number"),
+        (RECORDS, '{"step": 1, "epoch": 0, "a": 1e400}\n', "a must be in"),
+        (RECORDS, "[1]\n", "is not a record"),
+        (RECORDS, '{"step": 4', "its last line is incomplete"),
     ],
 )
-def test_configs(tmp_path: Path, text: str, said: str) -> None:
+def test_texts(tmp_path: Path, name: str, text: str, said: str) -> None:
     folder = write_run(tmp_path)
-    (folder / "config.yaml").write_text(text)
-    assert said in refusal("config.yaml", folder)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('{"step": 1.0, "epoch": 0}', "is not a record with a step"),
-        ('{"step": 1, "epoch": 0, "a": null}', "a is not a number"),
-        ('{"step": 1, "epoch": 0, "a": 1e400}', "a must be in"),
-        ("[1]", "is not a record"),
-    ],
-)
-def test_records(tmp_path: Path, line: str, said: str) -> None:
-    folder = write_run(tmp_path)
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write(f"{line}\n")
-    told = refusal("metrics.jsonl", folder)
-    assert "line 4" in told and said in told
-
-
-def test_a_line_that_is_not_whole(tmp_path: Path) -> None:
-    folder = write_run(tmp_path)
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 4')
-    assert "its last line is incomplete" in refusal("metrics.jsonl", folder)
+    (folder / name).write_text(text)
+    assert said in refusal(name, folder)
 
 
 def test_checksums_hold(tmp_path: Path) -> None:
@@ -159,12 +152,3 @@ def test_one_digit_of_a_summary(tmp_path: Path) -> None:
     for i in digits:
         path.write_text(f"{text[:i]}{9 - int(text[i])}{text[i + 1 :]}")
         refusal("summary.json", folder)
-
-
-def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
-    folder = write_run(tmp_path)
-    change(folder / "summary.json", **{"test/perplexity": float("inf")})
-    assert "test/perplexity must be in" in refusal("summary.json", folder)
-    change(folder / "summary.json", checksums={"metrics.jsonl": "0" * 128, "summary.json": "0" * 128})
-    change(folder / "summary.json", **{"test/perplexity": 1.0, "data": {"x": [float("nan")]}})
-    assert "holds a number that is not finite" in refusal("summary.json", folder)
