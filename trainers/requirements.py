@@ -25,6 +25,8 @@ def require_trainable(training: Training) -> None:
     settings = training.settings
     if settings.overlap:
         _require_overlappable_trainer(training)
+    if training.local is not None:
+        _require_local_steps(training)
     if training.diagnostics.names:
         training.probe()  # refuses diagnostics that this method cannot have
     if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in training.model.modules()):
@@ -89,6 +91,22 @@ def _require_overlappable_trainer(training: Training) -> None:
         raise ValueError("trainer.overlap needs a model with a backward pass, but this model has none")
 
 
+def _require_local_steps(training: Training) -> None:
+    """Raise ``ValueError`` for settings that cannot be combined with local steps."""
+    settings = training.settings
+    combinations = {
+        "trainer.overlap: a synchronisation has no backward pass": settings.overlap,
+        "trainer.nonfinite=skip: the moments of the local steps have changed already": (
+            settings.nonfinite == "skip"
+        ),
+        "schedule=autolrs, which searches for the rate of every step": isinstance(training.schedule, AutoLRS),
+        "a model with an analytic gradient, which has no weights for each worker": training.is_analytic,
+    }
+    for what, is_chosen in combinations.items():
+        if is_chosen:
+            raise ValueError(f"local=steps cannot be combined with {what}")
+
+
 def _lowest_rate(training: Training) -> float:
     """The smallest factor on the base learning rate in any step."""
     if isinstance(training.schedule, AutoLRS):
@@ -113,12 +131,15 @@ def _check_search(training: Training, search: AutoLRS) -> None:
 
 def _plan(training: Training, lowest_rate: float) -> Plan:
     """The settings of the training on which a method may have requirements."""
-    optimizer = training.optimizer
+    optimizer = training.outer_optimizer()
+    rates = rates_of_epochs(training.schedule, training.num_steps, training.epochs_per_step)
+    if training.local is not None:  # the outer optimizer has a constant rate
+        rates, lowest_rate = [1.0 for _ in rates], 1.0
     return plan_of(
         training.reducer,
         scope=training.layout.scope,
         optimizer="SGD" if isinstance(optimizer, torch.optim.SGD) else type(optimizer).__name__,
         momentum=max(group.get("momentum", 0.0) for group in optimizer.param_groups),
-        rates=rates_of_epochs(training.schedule, training.num_steps, training.epochs_per_step),
+        rates=rates,
         lowest_rate=lowest_rate,
     )

@@ -14,9 +14,10 @@ from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.evaluation import evaluate
+from trainers.local import LocalSteps
 from trainers.parts import AnalyticModel, facts_of
 from trainers.schedules.autolrs import AutoLRS
-from trainers.schedules.schedules import Schedule
+from trainers.schedules.schedules import Schedule, factor_at
 from trainers.settings import TrainerSettings
 from trainers.step import forward
 from trainers.step.explicit import ExplicitStep, GradientStep, sees_faults
@@ -24,6 +25,7 @@ from trainers.step.forward import Loss, in_precision
 from trainers.step.gradients import AnalyticGradients, GradientSource, WorkerGradients
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
+from trainers.step.local import PseudoGradients
 from trainers.step.overlapped import OverlappedStep
 
 
@@ -47,6 +49,7 @@ class Training:
     settings: TrainerSettings
     seed: int
     diagnostics: Diagnostics = field(default_factory=Diagnostics)  # none
+    local: LocalSteps | None = None  # with it, ``optimizer`` is that of the local steps
 
     @property
     def is_analytic(self) -> bool:
@@ -65,6 +68,7 @@ class Training:
             or settings.nonfinite == "skip"
             or bool(self.diagnostics.names)
             or self.is_analytic
+            or self.local is not None
         )
         one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
         return settings.overlap or (one_each and self.reducer.traits.lossless and not needs_whole_gradient)
@@ -91,13 +95,20 @@ class Training:
         probe = self.probe() if self.diagnostics.names else None
         return TrainingState(
             model=self.model,
-            optimizer=self.optimizer,
+            optimizer=self.outer_optimizer(),
+            local_optimizer=self.optimizer if self.local is not None else None,
             gradient_step=self._gradient_step(ledger, probe or self.reducer),
             ledger=ledger,
             average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
             communicator=self.communicator,
             probe=probe,
         )
+
+    def outer_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer that updates the weights by the mean of what the workers sent."""
+        if self.local is None:
+            return self.optimizer
+        return self.local.outer.make(self.layout.parameters.values())
 
     def probe(self) -> Probe:
         """The reducer, wrapped by the diagnostics. Raises ``ValueError`` for unsuitable diagnostics."""
@@ -153,8 +164,20 @@ class Training:
             micro_batch_size=settings.micro_batch_size,
             # Steps that may be skipped are checked before the reducer, which changes its state.
             checks=settings.nonfinite == "skip" or not sees_faults(layout),
+            lends=self.local is None,
         )
+        if self.local is not None:
+            gradients = self._pseudo_gradients(gradients, self.local.steps)
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
+
+    def _pseudo_gradients(self, workers: WorkerGradients, steps: int) -> PseudoGradients:
+        def factor_of(local_step: int) -> float:
+            assert isinstance(self.schedule, Schedule)  # ``require_trainable`` checks it
+            return factor_at(self.schedule, local_step, self.num_steps * steps, self.epochs_per_step / steps)
+
+        return PseudoGradients(
+            workers, self.optimizer, self.layout, self.communicator, steps=steps, factor_of=factor_of
+        )
 
     def _loss(self) -> Loss:
         return in_precision(task_of(self.dataset).loss, self.layout.device, self.settings.precision)

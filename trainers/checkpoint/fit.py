@@ -16,6 +16,7 @@ from trainers.checkpoint.state import (
     require_same_tensors,
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
+from trainers.step.local import Rounds
 from trainers.step.reading import read_together
 
 
@@ -27,12 +28,19 @@ def require_fit(
     ``carries_after`` returns the state of the loss after a batch, as it is expected in ``snapshot``.
     """
     communicator = state.communicator
-    batches = read_together(communicator, loader, lambda: loader.batches(snapshot.facts["step"]))
+    step = snapshot.facts["step"]
+    if isinstance(loader, Rounds):
+        batches = next(loader.batches(step))
+    else:
+        batches = read_together(communicator, loader, lambda: loader.batches(step))
     problem = ""
     try:
         state.require_fit(snapshot)
         _require_moments(state, snapshot)
-        _require_carries(communicator.local_workers, snapshot, carries_after(batches[0]) if batches else [])
+        carries: Tree = carries_after(batches[0]) if batches else []
+        if state.local_optimizer is not None:
+            carries = [carries, _moments_like(state.local_optimizer)]
+        _require_carries(communicator.local_workers, snapshot, carries)
     except CheckpointMismatch as error:
         problem = str(error)
     problem = communicator.first_text(problem)
@@ -53,8 +61,8 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
     _require_tree(expected, facts["optimizer"], "optimizer", saved, snapshot.place)
 
 
-def _require_carries(workers: Iterable[int], snapshot: Snapshot, expected: list[Carry]) -> None:
-    """Check the saved state of the loss between batches."""
+def _require_carries(workers: Iterable[int], snapshot: Snapshot, expected: Tree) -> None:
+    """Check the saved state of the loss between batches, and the moments of local steps."""
     for worker in workers:
         tensors, carries = snapshot.workers[worker]
         may_be_fresh = snapshot.redistributed or snapshot.facts["steps_in_ledger"] == 0

@@ -66,6 +66,7 @@ class TrainingState:
     ledger: Ledger
     average: RunningAverage | None
     communicator: Communicator
+    local_optimizer: torch.optim.Optimizer | None = None  # of local steps; each worker has its own moments
     probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
     epoch: float = 0.0  # after these steps

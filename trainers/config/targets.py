@@ -42,6 +42,7 @@ GROUPS = {
     "optimizer": Group("trainers.optimizer", is_partial=True, given=("model",)),
     "schedule": Group("trainers.schedules", makes=("factor", "propose")),
     "trainer": Group("trainers.settings"),
+    "local": Group("trainers.local"),
     "checkpoint": Group("trainers.checkpoint.saving"),
     "diagnostics": Group("trainers.diagnostics.settings"),
     "wire": Group("compressors.encoding.settings", makes=("is_coded",)),

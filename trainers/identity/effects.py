@@ -68,6 +68,7 @@ DEFAULTS: dict[str, Value] = {
     "data.reshard": "never",
     "feedback._target_": "compressors.feedback.ErrorFeedback",
     "feedback.scale": "gradient",
+    "local._target_": "trainers.local.every_step",
     "model.zero_init_residual": False,
     "optimizer.decay_momentum": 0,
     "trainer._target_": "trainers.settings.TrainerSettings",

@@ -16,9 +16,10 @@ from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
 from trainers.requirements import require_overlap_settings, require_trainable
 from trainers.step.layout import Layout
+from trainers.step.local import Rounds
 from trainers.training import Training
 
-_WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")
+_WITHOUT_DATA = ("local", "trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")
 
 
 def check_parts(config: Config, num_processes: int) -> None:
@@ -64,6 +65,9 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
     diagnostics = make(config["diagnostics"])
     seed, local_workers = config["seed"], communicator.local_workers
     loader = dataset.loader(communicator.size, local_workers, settings.batch_size, partial(generator, seed))
+    local = make(config["local"])
+    if local is not None:
+        loader = Rounds(loader, local.steps, communicator)
     training = Training(
         model=model,
         dataset=dataset,
@@ -76,6 +80,7 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
         settings=settings,
         seed=seed,
         diagnostics=diagnostics,
+        local=local,
     )
     require_trainable(training)
     return training

@@ -46,14 +46,18 @@ class Reduced(NamedTuple):
 
 
 class Advance:
-    """Takes steps of the training ``state``. Reducers get the learning rate of the first parameter group."""
+    """Takes steps of the training ``state``. Reducers get the learning rate of the first parameter group.
+
+    The factor on the base rates applies to the optimizer of the local steps, if there is one.
+    """
 
     def __init__(self, state: TrainingState, loader: Loader, communicator: Communicator) -> None:
         self.state = state
         self.loader = loader
         self._may_fail = reads_files(loader)  # computed once, because a Protocol check takes microseconds
         self.communicator = communicator
-        self.base_rates: list[float] = [group["lr"] for group in state.optimizer.param_groups]
+        self.scheduled = state.local_optimizer or state.optimizer
+        self.base_rates: list[float] = [group["lr"] for group in self.scheduled.param_groups]
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
         """One step at ``factor`` times the base rates; ``measure`` requests the losses.
@@ -70,11 +74,11 @@ class Advance:
         """
         began = time.perf_counter()
         state, step = self.state, self.state.step
-        for group, rate in zip(state.optimizer.param_groups, self.base_rates, strict=True):
+        for group, rate in zip(self.scheduled.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         read = partial(self.loader.batches, step)
         batches = agree(self.communicator, read) if self._may_fail else read()
-        rate = self.base_rates[0] * factor
+        rate = state.optimizer.param_groups[0]["lr"]
         epoch = step * self.loader.epochs_per_step
         losses, times = state.gradient_step.run(batches, step, rate, measure=measure, epoch=epoch)
         return Reduced(losses, times, epoch, began, time.perf_counter())

@@ -59,6 +59,7 @@ class WorkerGradients:
         clip_norm: float | None = None,
         micro_batch_size: int | None = None,
         checks: bool = True,
+        lends: bool = True,
     ) -> None:
         self.checks = checks or clip_norm is not None  # clipping needs the norm, which shows NaN and infinity
         self.model = model
@@ -73,7 +74,7 @@ class WorkerGradients:
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
         # With layer scope and one worker, the reducer can use the tensors of the backward pass.
-        self.lends = len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
+        self.lends = lends and len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
         self.buffers = list(model.buffers())
         self.shared_buffers = buffers_seen_by_forward(model)
 
@@ -90,7 +91,7 @@ class WorkerGradients:
             if row > 0:
                 _restore(self.buffers, before)
             seed_worker(self.seed, step, worker)
-            losses.append(self._differentiate(row, batch))
+            losses.append(self.differentiate(row, batch))
             if not self.checks:
                 continue
             norm = torch.nn.utils.get_total_norm(self.views[row])
@@ -107,6 +108,20 @@ class WorkerGradients:
         self, norms: list[Tensor], step: int, before: list[Tensor], carries: list[list[Carry]]
     ) -> None:
         """Restore buffers and carries and raise if a worker's gradient is not finite."""
+        try:
+            raise_together(self.communicator, self.layout, step, self.fault(norms))
+        except NonFiniteGradientError:
+            _restore(self.buffers, before)
+            self.carries[:] = carries
+            raise
+
+    def fault(self, norms: list[Tensor] | None = None) -> int:
+        """``encode_fault`` of the last worker with a gradient that is not finite, or 0.
+
+        ``norms`` are those of the gradients, if they are known.
+        """
+        if norms is None:
+            norms = [torch.nn.utils.get_total_norm(views) for views in self.views]
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
             _first_bad(self.views[row], worker, self.layout)
@@ -115,14 +130,9 @@ class WorkerGradients:
             for row, (worker, fine) in enumerate(zip(self.communicator.local_workers, finite, strict=True))
             if not fine
         ]
-        try:
-            raise_together(self.communicator, self.layout, step, max(bad, default=0))
-        except NonFiniteGradientError:
-            _restore(self.buffers, before)
-            self.carries[:] = carries
-            raise
+        return max(bad, default=0)
 
-    def _differentiate(self, row: int, batch: Batch) -> Tensor:
+    def differentiate(self, row: int, batch: Batch) -> Tensor:
         """Compute the gradient of one worker's batch into its views; return the loss."""
         parameters, views = list(self.layout.parameters.values()), self.views[row]
         if self.lends:

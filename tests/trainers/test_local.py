@@ -1,0 +1,137 @@
+"""Local steps: against plain loops, and equal for all layouts and after a crash."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import command
+from resuming import assert_same, config_of, crash_after, timeless, train
+
+from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError
+from trainers.run.build import build_training
+from trainers.schedules.schedules import factor_at
+from trainers.step.gradients import seed_worker
+from trainers.training import Training
+
+PLAIN = ("model=mlp", "data=digits", "workers=2", "trainer.batch_size=8", "trainer.evaluate_every=100")
+QUICK = (*PLAIN, "local=steps", "local.steps=3", "trainer.steps=4")
+ADAMW = ("optimizer=adamw", "optimizer.lr=0.003", "schedule=cosine")
+AVERAGE = ("local.outer.lr=1", "local.outer.momentum=0", "local.outer.nesterov=false")
+SGD = ("optimizer=plain_sgd", "optimizer.lr=0.125", "optimizer.weight_decay=0", "schedule=constant")
+
+
+def built(tmp_path: Path, *overrides: str) -> Training:
+    config = config_of(tmp_path, *QUICK, *overrides)
+    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
+
+
+def weights_after(tmp_path: Path, *overrides: str) -> list[torch.Tensor]:
+    """The model's weights at the end of a run, by name."""
+    tensors = train(config_of(tmp_path, *overrides))["tensors"]
+    return [tensors[name] for name in sorted(tensors) if name.startswith("shared/model/")]
+
+
+def by_a_plain_loop(training: Training, num_steps: int, num_rounds: int) -> list[torch.Tensor]:
+    """DiLoCo with torch's optimizers and a copy of the model for each worker."""
+    model, loader = training.model, training.loader.loader  # the loader of single local steps
+    outer = training.local.outer.make(model.parameters())
+    shared = [p.detach().clone() for p in model.parameters()]
+    states: list[Any] = [None, None]
+    for number in range(num_rounds):
+        moved = []
+        for worker in range(2):
+            with torch.no_grad():
+                for parameter, value in zip(model.parameters(), shared, strict=True):
+                    parameter.copy_(value)
+            own = torch.optim.AdamW(model.parameters(), lr=0.003, weight_decay=0.01)
+            if states[worker] is not None:
+                own.load_state_dict(states[worker])
+            for step in range(number * num_steps, (number + 1) * num_steps):
+                factor = factor_at(training.schedule, step, num_rounds * num_steps, loader.epochs_per_step)
+                own.param_groups[0]["lr"] = 0.003 * factor
+                seed_worker(training.seed, step, worker)
+                own.zero_grad()
+                loss, _ = training.dataset.task.loss(model, loader.batches(step)[worker], None)
+                loss.backward()
+                own.step()
+            states[worker] = own.state_dict()
+            moved.append([s - p.detach() for s, p in zip(shared, model.parameters(), strict=True)])
+        with torch.no_grad():
+            for parameter, value, one, other in zip(model.parameters(), shared, *moved, strict=True):
+                parameter.copy_(value)
+                parameter.grad = (one + other) / 2
+        outer.step()
+        shared = [p.detach().clone() for p in model.parameters()]
+    return [value for _, value in sorted(zip(dict(model.named_parameters()), shared, strict=True))]
+
+
+def test_without_compression_it_is_diloco(tmp_path: Path) -> None:
+    settings = (*ADAMW, "compressor=none", "optimizer.no_decay=[]")
+    found = weights_after(tmp_path, *QUICK, *settings)
+    expected = by_a_plain_loop(built(tmp_path, *settings), 3, 4)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_an_outer_rate_of_one_gives_the_mean_of_the_workers_weights(tmp_path: Path) -> None:
+    """One synchronisation of federated averaging."""
+    training = built(tmp_path, *SGD, *AVERAGE, "compressor=none")
+    state = training.new_state()
+    state.gradient_step.run(training.loader.batches(0), 0, 1.0)
+    own = [torch.cat([view.flatten() for view in views]) for views in state.gradient_step.workers.weights]
+    state.optimizer.step()
+    shared = torch.cat([p.detach().flatten() for p in training.model.parameters()])
+    assert not torch.equal(own[0], own[1])
+    torch.testing.assert_close(shared, (own[0] + own[1]) / 2, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("compressor", ["none", "top_k", "hard_threshold"])
+def test_one_local_step_of_sgd_is_a_step_without_local_steps(tmp_path: Path, compressor: str) -> None:
+    """Up to the rounding of start minus end, which has the precision of the weights."""
+    settings = (*SGD, f"compressor={compressor}", "feedback.scale=step", "trainer.steps=3")
+    settings = settings if compressor != "none" else tuple(s for s in settings if "scale" not in s)
+    usual = weights_after(tmp_path, *PLAIN, *settings)
+    found = weights_after(tmp_path, *QUICK, *AVERAGE, "local.steps=1", *settings)
+    for one, other in zip(usual, found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
+
+
+def test_layouts_and_crashes_change_nothing(tmp_path: Path) -> None:
+    settings = (*ADAMW, "compressor=top_k", "budget.density=0.05", "checkpoint.every_steps=1")
+    whole = train(config_of(tmp_path / "whole", *QUICK, *settings))
+    crashed = config_of(tmp_path / "crashed", *QUICK, *settings)
+    with crash_after(2):
+        train(crashed)
+    assert_same(whole, train(crashed))
+    words = (*QUICK, *settings, "checkpoint.at_end=true", "tracker=none", f"output={tmp_path / 'two'}")
+    done = command(*words, "processes=2")
+    assert done.returncode == 0, done.stderr
+    (metrics,) = tmp_path.glob("two/*/*/metrics.jsonl")
+    assert [timeless(json.loads(line)) for line in metrics.read_text().splitlines()] == whole["records"]
+
+
+def test_bytes_are_those_of_one_exchange_per_round(tmp_path: Path) -> None:
+    """DiLoCo sends the gradient's bytes once in H steps."""
+    config = config_of(tmp_path, *QUICK, *ADAMW, "compressor=none")
+    found = train(config)["summary"]
+    plain = train(config_of(tmp_path, *PLAIN, *ADAMW, "compressor=none", "trainer.steps=4"))["summary"]
+    assert found["comm/link_bytes_sent_total"] == plain["comm/link_bytes_sent_total"]  # 4 steps each
+    assert found["epoch"] == pytest.approx(3 * plain["epoch"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("trainer.nonfinite=skip",), "trainer.nonfinite=skip"),
+        (("trainer.overlap=true", "processes=2"), "trainer.overlap"),
+        (("schedule=autolrs",), "schedule=autolrs"),
+        (("local.steps=0",), "local.steps must be an integer"),
+        (("local.outer.momentum=0",), "local.outer.nesterov needs"),
+    ],
+)
+def test_what_local_steps_refuse(tmp_path: Path, overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises((ConfigError, ValueError), match=words):
+        built(tmp_path, *(word for word in overrides if not word.startswith("processes")))

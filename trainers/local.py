@@ -1,0 +1,62 @@
+"""Local steps: every worker moves by its own optimizer between two synchronisations.
+
+McMahan et al., 2017, https://arxiv.org/abs/1602.05629 (federated averaging); Stich, 2019,
+https://arxiv.org/abs/1805.09767 (local SGD); Douillard et al., 2023, https://arxiv.org/abs/2311.08105
+(DiLoCo).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from compressors.core.checks import is_count, is_real, require, require_flag
+
+MOST_STEPS = 10**6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    """The outer optimizer: SGD on the mean of the workers' pseudo-gradients, start minus end of their steps.
+
+    A rate of 1 without momentum sets the weights to the mean of the workers' weights. Raises ``ValueError``
+    for settings that ``torch.optim.SGD`` refuses.
+    """
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    nesterov: bool = True
+
+    def __post_init__(self) -> None:
+        require(is_real(self.lr) and self.lr > 0, "local.outer.lr", "> 0", self.lr)
+        valid = is_real(self.momentum) and 0 <= self.momentum < 1
+        require(valid, "local.outer.momentum", "in [0, 1)", self.momentum)
+        require_flag("local.outer.nesterov", self.nesterov)
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("local.outer.nesterov needs local.outer.momentum > 0, got 0")
+
+    def make(self, parameters: Iterable[nn.Parameter]) -> torch.optim.SGD:
+        """The optimizer of the outer weights ``parameters``."""
+        return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSteps:
+    """H local steps of every worker, then one synchronisation; together they are one step of the run.
+
+    The optimizer of the config is that of the local steps, and each worker keeps its moments. The workers'
+    pseudo-gradients are compressed, and ``outer`` updates the weights by their mean; all workers continue
+    from there. Raises ``ValueError`` for a number of steps that is not a positive integer.
+    """
+
+    steps: int = 50  # H
+    outer: Outer = field(default_factory=Outer)
+
+    def __post_init__(self) -> None:
+        valid = is_count(self.steps) and self.steps <= MOST_STEPS
+        require(valid, "local.steps", f"an integer from 1 to {MOST_STEPS}", self.steps)
+
+
+def every_step() -> None:
+    """No local steps: the workers exchange their gradients in every step."""
