@@ -43,19 +43,44 @@ class Outer:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSteps:
-    """H local steps of every worker, then one synchronisation; together they are one step of the run.
+    """H local steps of every worker between two synchronisations of a parameter.
 
     The optimizer of the config is that of the local steps, and each worker keeps its moments. The workers'
-    pseudo-gradients are compressed, and ``outer`` updates the weights by their mean; all workers continue
-    from there. Raises ``ValueError`` for a number of steps that is not a positive integer.
+    pseudo-gradients are compressed, ``outer`` updates the shared weights by their mean, and the workers take
+    these over. A step of the run ends with one synchronisation.
+
+    With ``fragments`` P > 1 (Streaming DiLoCo, https://arxiv.org/abs/2501.18512) a step has H / P local steps
+    and synchronises one of P sets of layers, in turn. Workers take the result over ``delay`` local steps
+    later, during which it would be sent; ``blend`` is the share of a worker's own weights that stays. Raises
+    ``ValueError`` for values out of range and for an H that P does not divide.
     """
 
     steps: int = 50  # H
+    fragments: int = 1  # P
+    delay: int = 0
+    blend: float = 0.0
     outer: Outer = field(default_factory=Outer)
 
     def __post_init__(self) -> None:
         valid = is_count(self.steps) and self.steps <= MOST_STEPS
         require(valid, "local.steps", f"an integer from 1 to {MOST_STEPS}", self.steps)
+        valid = is_count(self.fragments) and self.steps % self.fragments == 0
+        require(valid, "local.fragments", f"a divisor of local.steps ({self.steps})", self.fragments)
+        valid = self.delay == 0 or (is_count(self.delay) and self.delay < self.steps_at_once)
+        rule = f"an integer from 0 to {self.steps_at_once - 1}, below local.steps / local.fragments"
+        require(valid, "local.delay", rule, self.delay)
+        valid = is_real(self.blend) and 0 <= self.blend < 1
+        require(valid, "local.blend", "in [0, 1)", self.blend)
+
+    @property
+    def steps_at_once(self) -> int:
+        """Local steps in a step of the run."""
+        return self.steps // self.fragments
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether workers differ after a synchronisation, so each has weights of its own in a checkpoint."""
+        return self.fragments > 1 or self.delay > 0 or self.blend > 0
 
 
 def every_step() -> None:

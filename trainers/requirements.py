@@ -17,6 +17,7 @@ from trainers.identity.effects import (
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.learning_rate import check_rates, rates_of_epochs
 from trainers.step.forward import require_bf16
+from trainers.step.local import fragments_of
 from trainers.training import Training
 
 
@@ -93,7 +94,16 @@ def _require_overlappable_trainer(training: Training) -> None:
 
 def _require_local_steps(training: Training) -> None:
     """Raise ``ValueError`` for settings that cannot be combined with local steps."""
-    settings = training.settings
+    settings, local = training.settings, training.local
+    assert local is not None
+    if local.fragments > 1:
+        for what, is_chosen in {
+            "scope=global: a fragment is a set of layers": training.layout.scope == "global",
+            "diagnostics, which need the whole gradient": bool(training.diagnostics.names),
+        }.items():
+            if is_chosen:
+                raise ValueError(f"local.fragments={local.fragments} cannot be combined with {what}")
+        fragments_of(training.layout.sizes, local.fragments)
     combinations = {
         "trainer.overlap: a synchronisation has no backward pass": settings.overlap,
         "trainer.nonfinite=skip: the moments of the local steps have changed already": (

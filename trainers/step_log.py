@@ -99,7 +99,7 @@ class StepLog:
             record["train/steps_skipped"] = state.skipped
         record |= {**state.ledger.metrics(), **self._model_diagnostics()}
         if outcome is not None:
-            record |= outcome.times()
+            record |= {**state.gradient_step.measured, **outcome.times()}
             if probe is not None:
                 record |= probe.latest
                 record["time/reduce_seconds"] -= probe.seconds

@@ -97,6 +97,7 @@ class Training:
             model=self.model,
             optimizer=self.outer_optimizer(),
             local_optimizer=self.optimizer if self.local is not None else None,
+            workers_keep_weights=self.local is not None and self.local.keeps_weights,
             gradient_step=self._gradient_step(ledger, probe or self.reducer),
             ledger=ledger,
             average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
@@ -167,17 +168,17 @@ class Training:
             lends=self.local is None,
         )
         if self.local is not None:
-            gradients = self._pseudo_gradients(gradients, self.local.steps)
+            gradients = self._pseudo_gradients(gradients, self.local)
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
 
-    def _pseudo_gradients(self, workers: WorkerGradients, steps: int) -> PseudoGradients:
+    def _pseudo_gradients(self, workers: WorkerGradients, local: LocalSteps) -> PseudoGradients:
+        num_steps, epochs = self.num_steps * local.steps_at_once, self.epochs_per_step / local.steps_at_once
+
         def factor_of(local_step: int) -> float:
             assert isinstance(self.schedule, Schedule)  # ``require_trainable`` checks it
-            return factor_at(self.schedule, local_step, self.num_steps * steps, self.epochs_per_step / steps)
+            return factor_at(self.schedule, local_step, num_steps, epochs)
 
-        return PseudoGradients(
-            workers, self.optimizer, self.layout, self.communicator, steps=steps, factor_of=factor_of
-        )
+        return PseudoGradients(workers, self.optimizer, self.layout, self.communicator, local, factor_of)
 
     def _loss(self) -> Loss:
         return in_precision(task_of(self.dataset).loss, self.layout.device, self.settings.precision)

@@ -14,6 +14,7 @@ from trainers.config.errors import ConfigError
 from trainers.run.build import build_training
 from trainers.schedules.schedules import factor_at
 from trainers.step.gradients import seed_worker
+from trainers.step.local import fragments_of
 from trainers.training import Training
 
 PLAIN = ("model=mlp", "data=digits", "workers=2", "trainer.batch_size=8", "trainer.evaluate_every=100")
@@ -99,11 +100,18 @@ def test_one_local_step_of_sgd_is_a_step_without_local_steps(tmp_path: Path, com
         torch.testing.assert_close(one, other, rtol=0, atol=2e-6)
 
 
-def test_layouts_and_crashes_change_nothing(tmp_path: Path) -> None:
-    settings = (*ADAMW, "compressor=top_k", "budget.density=0.05", "checkpoint.every_steps=1")
+STREAMING = ("local.steps=6", "local.fragments=2", "local.delay=1", "local.blend=0.5")
+
+
+@pytest.mark.parametrize("streaming", [(), STREAMING], ids=["diloco", "streaming"])
+def test_layouts_and_crashes_change_nothing(tmp_path: Path, streaming: tuple[str, ...]) -> None:
+    settings = (
+        *(*ADAMW, *streaming, "compressor=top_k", "budget.density=0.05", "checkpoint.every_steps=1"),
+        *("trainer.steps=5", "trainer.log_every=2"),
+    )
     whole = train(config_of(tmp_path / "whole", *QUICK, *settings))
     crashed = config_of(tmp_path / "crashed", *QUICK, *settings)
-    with crash_after(2):
+    with crash_after(3):
         train(crashed)
     assert_same(whole, train(crashed))
     words = (*QUICK, *settings, "checkpoint.at_end=true", "tracker=none", f"output={tmp_path / 'two'}")
@@ -122,6 +130,23 @@ def test_bytes_are_those_of_one_exchange_per_round(tmp_path: Path) -> None:
     assert found["epoch"] == pytest.approx(3 * plain["epoch"])
 
 
+def test_fragments_send_the_same_bytes_in_smaller_bursts(tmp_path: Path) -> None:
+    own = ("compressor=none", "trainer.log_every=1", "local.steps=4")
+    whole = train(config_of(tmp_path, *QUICK, *ADAMW, *own, "trainer.steps=2"))
+    parts = train(config_of(tmp_path, *QUICK, *ADAMW, *own, "trainer.steps=4", "local.fragments=2"))
+    for name in ("comm/link_bytes_sent_total", "epoch", "comm/compression_ratio", "local/steps"):
+        assert parts["summary"][name] == whole["summary"][name], name
+    largest = [max(r.get("comm/link_bytes_sent", 0) for r in each["records"]) for each in (whole, parts)]
+    assert largest[1] < 0.7 * largest[0]
+
+
+def test_fragments_are_of_equal_size_if_possible() -> None:
+    assert fragments_of([4, 1, 2, 5, 2], 3) == [[3], [0, 1], [2, 4]]
+    assert fragments_of([3, 2, 1], 1) == [[0, 1, 2]]
+    with pytest.raises(ValueError, match="at most the number of layers, 2"):
+        fragments_of([1, 1], 3)
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -130,6 +155,9 @@ def test_bytes_are_those_of_one_exchange_per_round(tmp_path: Path) -> None:
         (("schedule=autolrs",), "schedule=autolrs"),
         (("local.steps=0",), "local.steps must be an integer"),
         (("local.outer.momentum=0",), "local.outer.nesterov needs"),
+        (("local.fragments=2",), r"local.fragments must be a divisor of local.steps \(3\)"),
+        (("local.delay=3",), "local.delay must be an integer from 0 to 2"),
+        (("local.fragments=3", "scope=global"), "scope=global"),
     ],
 )
 def test_what_local_steps_refuse(tmp_path: Path, overrides: tuple[str, ...], words: str) -> None:

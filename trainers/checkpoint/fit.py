@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from data.protocols import Batch, Carry, Loader
 from trainers.checkpoint.state import (
@@ -39,7 +39,8 @@ def require_fit(
         _require_moments(state, snapshot)
         carries: Tree = carries_after(batches[0]) if batches else []
         if state.local_optimizer is not None:
-            carries = [carries, _moments_like(state.local_optimizer)]
+            kept = _weights_like(state.model) if state.workers_keep_weights else []
+            carries = [carries, _moments_like(state.local_optimizer), kept]
         _require_carries(communicator.local_workers, snapshot, carries)
     except CheckpointMismatch as error:
         problem = str(error)
@@ -106,6 +107,10 @@ def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, objec
                 found[number] = kept
             number += 1
     return found
+
+
+def _weights_like(model: nn.Module) -> list[Tensor]:
+    return [p for p in model.parameters() if p.requires_grad]
 
 
 def _like(value: object, sample: Tensor, parameter: Tensor) -> object:

@@ -67,6 +67,7 @@ class TrainingState:
     average: RunningAverage | None
     communicator: Communicator
     local_optimizer: torch.optim.Optimizer | None = None  # of local steps; each worker has its own moments
+    workers_keep_weights: bool = False  # whether workers have weights of their own between steps
     probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
     epoch: float = 0.0  # after these steps

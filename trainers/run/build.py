@@ -67,7 +67,7 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
     loader = dataset.loader(communicator.size, local_workers, settings.batch_size, partial(generator, seed))
     local = make(config["local"])
     if local is not None:
-        loader = Rounds(loader, local.steps, communicator)
+        loader = Rounds(loader, local.steps_at_once, communicator)
     training = Training(
         model=model,
         dataset=dataset,

@@ -1,6 +1,7 @@
 """The gradient part of a training step: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import torch
@@ -38,6 +39,10 @@ class GradientStep(Protocol):
     state: State  # the reducer's state; tensors are [W, ...]
 
     @property
+    def measured(self) -> Mapping[str, float]:
+        """Metrics of the last step with ``measure``, for its record."""
+
+    @property
     def carries(self) -> list[list[Carry]]:
         """State of each local worker's loss between batches, per micro-batch."""
 
@@ -68,10 +73,15 @@ class ExplicitStep:
         self.reducer = reducer
         with torch.inference_mode():
             self.state = reducer.init(workers.segments)
+        self.num_segments = len(workers.segments)
         self.layout = layout
         self.communicator = communicator
         self.ledger = ledger
         self.seed = seed
+
+    @property
+    def measured(self) -> Mapping[str, float]:
+        return self.workers.measured
 
     @property
     def carries(self) -> list[list[Carry]]:
@@ -88,6 +98,8 @@ class ExplicitStep:
         reducer_step = Step(self.seed, step, learning_rate, epoch)
         with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
             inputs = inputs_of(self.workers.segments)
+            if len(inputs) < self.num_segments:
+                self.ledger.begin_part([given.name for given in inputs])
             reduced, self.state = self.reducer.reduce(inputs, self.state, reducer_step, self.communicator)
             self.layout.write_gradients(reduced.mean)
             self.ledger.record(reduced)

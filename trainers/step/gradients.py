@@ -1,7 +1,7 @@
 """Gradients of the local workers: by one backward pass each, or all at once from an analytic model."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +30,7 @@ class GradientSource(Protocol):
     segments: list[Segment]  # the last gradients, which the reducer may consume
     carries: list[list[Carry]]  # state of each local worker's loss between batches, per micro-batch
     checks: bool  # whether it checks that gradients are finite; otherwise the reduction must check
+    measured: Mapping[str, float]  # metrics of the last step with ``measure``, for its record
 
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
         """Compute the gradients of ``batches`` into ``segments``; return the losses [W] if ``measure``.
@@ -69,6 +70,7 @@ class WorkerGradients:
         self.seed = seed
         self.clip_norm = clip_norm
         self.micro_batch_size = micro_batch_size
+        self.measured: Mapping[str, float] = {}
         self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]
         flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
         self.segments = layout.segments(flat)
@@ -171,6 +173,7 @@ class AnalyticGradients:
     """Gradients of W workers from a model that computes all of them in a few matrix products."""
 
     checks = True
+    measured: Mapping[str, float] = {}
 
     def __init__(
         self,

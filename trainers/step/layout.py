@@ -71,11 +71,14 @@ class Layout:
         return [v.view_as(p) for v, p in zip(pieces, self.parameters.values(), strict=True)]
 
     def write_gradients(self, mean: Mapping[str, Tensor]) -> None:
-        """Set every parameter's ``.grad`` to its part of the mean, a view if possible."""
+        """Set every parameter's ``.grad`` to its part of the mean, a view if possible; None without one."""
+        gradients: list[Tensor | None]
         if self.scope == "global":
-            gradients = self.views(mean[WHOLE])
+            gradients = [*self.views(mean[WHOLE])]
         else:
-            gradients = [mean[name].view_as(p) for name, p in self.parameters.items()]
+            gradients = [
+                mean[name].view_as(p) if name in mean else None for name, p in self.parameters.items()
+            ]
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
             parameter.grad = gradient
 

@@ -1,6 +1,7 @@
 """The ledger: compression error, elements and bytes of every step, per worker and layer."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -124,6 +125,12 @@ class Ledger:
         for counts in (step.sent, step.bytes, step.link_bytes, step.choice):
             counts[:] = 0
         self.input_is_known = False
+
+    def begin_part(self, names: Sequence[str]) -> None:
+        """Begin a step that reduces only the layers ``names``."""
+        self.clear_step()
+        own = sum(self.layout.parameters[name].nbytes for name in names)
+        self.counts.dense_bytes[:] = all_reduce_bytes(own, self.communicator.size)
 
     def totals(self) -> dict[str, Tensor]:
         """The sums over all steps, [W, ...] float64 each, for reading and writing."""

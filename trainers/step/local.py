@@ -1,7 +1,7 @@
 """Pseudo-gradients: how far each worker moved in its local steps."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,10 +10,13 @@ from torch import Tensor, nn
 
 from data.protocols import Batch, Batches, Loader
 from trainers.comm.communicator import Communicator
+from trainers.local import LocalSteps
 from trainers.step.clipping import shrink
 from trainers.step.gradients import WorkerGradients, raise_together, seed_worker
 from trainers.step.layout import Layout
 from trainers.step.reading import read_together
+
+_BLOCK = 2**20  # entries of all workers' pseudo-gradients that are collected at a time
 
 Moments = dict[int, dict[str, Any]]  # an optimizer's state, by the position of the parameter in its groups
 
@@ -40,11 +43,13 @@ class Rounds:
 
 
 class PseudoGradients:
-    """Start minus end of the H local steps of W workers, in the place of their gradients.
+    """Start minus end of the local steps of W workers, in the place of their gradients.
 
     A worker starts at the shared weights, with buffers of its own and its own moments of ``optimizer``. As
     in ``WorkerGradients``, its dropout follows from (seed, local step, worker), and the buffers of the first
     local worker are kept. The workers take each local step one after the other.
+
+    With fragments, ``segments`` are those of one fragment after ``compute``, and those of all before.
 
     ``factor_of`` gives the factor on the base rates in a local step, counted from 0 over the whole training.
     """
@@ -57,56 +62,89 @@ class PseudoGradients:
         optimizer: torch.optim.Optimizer,
         layout: Layout,
         communicator: Communicator,
-        *,
-        steps: int,
+        settings: LocalSteps,
         factor_of: Callable[[int], float],
     ) -> None:
         self.workers = workers
         self.optimizer = optimizer
         self.layout = layout
         self.communicator = communicator
-        self.steps = steps
+        self.settings = settings
         self.factor_of = factor_of
         self.base_rates: list[float] = [group["lr"] for group in optimizer.param_groups]
         self.updated: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
-        self.segments = workers.segments
+        self.all_segments = self.segments = workers.segments
+        self.fragments = fragments_of(layout.sizes, settings.fragments)
         rows = layout.new_buffer(len(communicator.local_workers))  # [W, D], weights of the workers
         self.weights = [layout.views(row) for row in rows]
-        # Of each worker: nothing before its first step, then [state of its loss, moments]
+        # Of each worker: nothing before its first step, then [state of its loss, moments, its own weights]
         self.carries: list[list[Any]] = [[] for _ in self.weights]
+        self.measured: Mapping[str, float] = {}
 
     def compute(self, batches: Iterator[Batches], step: int, measure: bool = True) -> Tensor:
-        """Take the local steps from the shared weights; return the mean loss of each worker, [W]."""
+        """Take the local steps from the workers' weights; return the mean loss of each worker, [W].
+
+        With ``measure``, ``measured`` has the number of local steps so far, the drift, which is the mean over
+        the n workers of the L2 norm of a worker's pseudo-gradient minus their mean, and the workers' losses.
+        """
+        settings, at_once = self.settings, self.settings.steps_at_once
         parameters, buffers = list(self.layout.parameters.values()), self.workers.buffers
         self.communicator.broadcast(self.workers.shared_buffers)
-        start = [[t.data for t in tensors] for tensors in (parameters, buffers)]
+        shared = [[t.data for t in tensors] for tensors in (parameters, buffers)]
         own_buffers = [[b.clone() for b in buffers] for _ in self.weights]
-        for own in self.weights:
-            _copy(own, start[0])
+        self._begin(shared[0])
         losses: list[list[Tensor]] = [[] for _ in self.weights]
-        for number, of_workers in enumerate(batches, start=step * self.steps):
-            factor = self.factor_of(number)
+        for number, of_workers in enumerate(batches):
+            if number == settings.delay and step > 0:
+                self._take_over(shared[0], self.fragments[(step - 1) % settings.fragments])
+            local_step = step * at_once + number
+            factor = self.factor_of(local_step)
             for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
                 group["lr"] = rate * factor
             for row, batch in enumerate(of_workers):
                 _point(parameters, self.weights[row])
                 _point(buffers, own_buffers[row])
-                losses[row].append(self._step(row, number, batch))
-        _point(parameters, start[0])
-        _point(buffers, start[1])
+                losses[row].append(self._step(row, local_step, batch))
+        _point(parameters, shared[0])
+        _point(buffers, shared[1])
         _copy(buffers, own_buffers[0])
+        fragment = self.fragments[step % settings.fragments]
         for views, end in zip(self.workers.views, self.weights, strict=True):
-            for view, before, after in zip(views, start[0], end, strict=True):
-                torch.sub(before, after, out=view)
+            for layer in fragment:
+                torch.sub(shared[0][layer], end[layer], out=views[layer])
+        if settings.fragments > 1:
+            self.segments = [self.all_segments[layer] for layer in fragment]
         raise_together(self.communicator, self.layout, step, self.workers.fault())
-        return torch.stack([torch.stack(own).mean() for own in losses])
+        means = torch.stack([torch.stack(own).mean() for own in losses])
+        if measure:
+            everyones = enumerate(self.communicator.collect(means).tolist())
+            self.measured = {
+                "local/steps": (step + 1) * at_once,
+                "local/drift": self._drift(),
+                **{f"local/loss/{worker}": loss for worker, loss in everyones},
+            }
+        return means
 
-    def _step(self, row: int, number: int, batch: Batch) -> Tensor:
+    def _begin(self, shared: Sequence[Tensor]) -> None:
+        """Set the workers' weights: those of their last step, or the shared ones."""
+        for own, carries in zip(self.weights, self.carries, strict=True):
+            kept = carries[2] if carries and carries[2] else shared
+            if kept is not own:
+                _copy(own, kept)
+
+    @torch.no_grad()
+    def _take_over(self, shared: Sequence[Tensor], fragment: Sequence[int]) -> None:
+        """Replace the workers' weights in the layers of ``fragment``, but for the share ``blend``."""
+        for own in self.weights:
+            for layer in fragment:
+                own[layer].mul_(self.settings.blend).add_(shared[layer], alpha=1 - self.settings.blend)
+
+    def _step(self, row: int, local_step: int, batch: Batch) -> Tensor:
         """One local step of the worker in ``row``, whose weights and buffers are in the model."""
-        carries, moments = self.carries[row] or ([], {})
+        carries, moments, _ = self.carries[row] or ([], {}, [])
         workers, optimizer = self.workers, self.optimizer
         workers.carries[row] = carries
-        seed_worker(workers.seed, number, self.communicator.local_workers[row])
+        seed_worker(workers.seed, local_step, self.communicator.local_workers[row])
         loss = workers.differentiate(row, batch)
         gradients = workers.views[row]
         if workers.clip_norm is not None:
@@ -118,8 +156,30 @@ class PseudoGradients:
         optimizer.state = defaultdict(dict, kept)
         optimizer.step()
         moments = {i: optimizer.state[p] for i, p in enumerate(self.updated) if p in optimizer.state}
-        self.carries[row] = [workers.carries[row], moments]
+        weights = self.weights[row] if self.settings.keeps_weights else []
+        self.carries[row] = [workers.carries[row], moments, weights]
         return loss
+
+    def _drift(self) -> float:
+        """The mean distance of a worker from the workers' mean; the same for every number of processes."""
+        squares = torch.zeros(self.communicator.size, dtype=torch.float64)
+        for block in (block for own in self.segments for block in own.rows.split(_BLOCK, dim=1)):
+            everyones = self.communicator.collect(block).double()
+            squares += (everyones - everyones.mean(0)).square().sum(1).cpu()
+        return squares.sqrt().mean().item()
+
+
+def fragments_of(sizes: Sequence[int], num_fragments: int) -> list[list[int]]:
+    """The layers of each fragment, in order: each layer, the largest first, joins the smallest fragment.
+
+    Raises ``ValueError`` for more fragments than layers.
+    """
+    if num_fragments > len(sizes):
+        raise ValueError(f"local.fragments must be at most the number of layers, {len(sizes)}")
+    fragments: list[list[int]] = [[] for _ in range(num_fragments)]
+    for layer in sorted(range(len(sizes)), key=lambda layer: -sizes[layer]):
+        min(fragments, key=lambda own: sum(sizes[i] for i in own)).append(layer)
+    return [sorted(own) for own in fragments]
 
 
 def _point(tensors: Sequence[Tensor], at: Sequence[Tensor]) -> None:

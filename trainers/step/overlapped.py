@@ -1,7 +1,7 @@
 """A training step that reduces buckets of gradients during the backward pass."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -134,6 +134,7 @@ class OverlappedStep:
         self.seed = seed
         self.micro_batch_size = micro_batch_size
         self.carries: list[list[Carry]] = [[]]
+        self.measured: Mapping[str, float] = {}
         self.shared_buffers = buffers_seen_by_forward(model)
         self.parameters = list(self.layout.parameters.values())
         rows = [p.detach().reshape(1, -1) for p in self.parameters]
