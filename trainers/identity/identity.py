@@ -17,7 +17,7 @@ from trainers.identity.effects import at as at  # exported for readers of runs
 
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 
-METHOD = ("compressor", "feedback", "wire")  # groups of conf/ whose settings define the method
+METHOD = ("compressor", "feedback", "local", "wire")  # groups of conf/ whose settings define the method
 ORIGIN = "resume"  # key of ``Origin.group`` in the setting of runs that began at another run's checkpoint
 
 
@@ -83,7 +83,7 @@ class Method:
         implied = COMPOSITIONS.get(self.composition or "", {"compressor._target_"})
         for key, value in self.settings:
             group, _, rest = key.partition(".")
-            if group not in METHOD or key in implied:
+            if group not in METHOD or key in implied or (group == "local" and rest.endswith("_target_")):
                 continue
             words = f"{rest if group == 'compressor' else key} {text(value)}"
             if (key, value) == ("feedback._target_", NO_FEEDBACK):
