@@ -273,7 +273,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
     told |= {f"compressor.schedule.{key}": {getattr(Exponential(), key)} for key in ("start", "epochs")}
     assert {key: {value} for key, value in DEFAULTS.items() if key in told} == told
     others = DEFAULTS.keys() - told.keys()
-    parts = {f"{group}._target_" for group in ("feedback", "trainer", "wire")}
+    parts = {f"{group}._target_" for group in ("feedback", "local", "trainer", "wire")}
     assert others == parts | {"feedback.scale", "trainer.overlap"}
     assert {alike(at(resolved(), key)) for key in others} == {DEFAULTS[key] for key in others}
 

@@ -1,6 +1,8 @@
 """torch's optimizers, with parameter groups without weight decay."""
 
+import copy
 import inspect
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -241,3 +243,31 @@ def _require_rates(**rates: float) -> None:
     for name, value in rates.items():
         require(is_real(value) and value >= 0, f"optimizer.{name}", "a finite number >= 0", value)
     require(rates["lr"] > 0, "optimizer.lr", "> 0", rates["lr"])
+
+
+def moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, object]]:
+    """The state of ``optimizer`` for each parameter after a step, as meta tensors.
+
+    It is found by a step of a copy with one parameter in each group.
+    """
+    found: dict[int, dict[str, object]] = {}
+    number = 0
+    for group in optimizer.param_groups:
+        sample = torch.zeros(2, 3, dtype=group["params"][0].dtype, requires_grad=True)
+        sample.grad = torch.zeros_like(sample)
+        twin = copy.copy(optimizer)
+        twin.state, twin.param_groups = defaultdict(dict), [{**group, "params": [sample]}]
+        twin.step()
+        for parameter in group["params"]:
+            kept = {name: _like(value, sample, parameter) for name, value in twin.state[sample].items()}
+            if kept:
+                found[number] = kept
+            number += 1
+    return found
+
+
+def _like(value: object, sample: Tensor, parameter: Tensor) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    shape = parameter.shape if value.shape == sample.shape else value.shape
+    return torch.empty(shape, dtype=value.dtype, device="meta")

@@ -1,10 +1,7 @@
 """Checks that a checkpoint's tensors fit this training."""
 
-import copy
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-import torch
 from torch import Tensor, nn
 
 from data.protocols import Batch, Carry, Loader
@@ -16,6 +13,7 @@ from trainers.checkpoint.state import (
     require_same_tensors,
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
+from trainers.optimizer import moments_like
 from trainers.step.local import Rounds
 from trainers.step.reading import read_together
 
@@ -40,7 +38,7 @@ def require_fit(
         carries: Tree = carries_after(batches[0]) if batches else []
         if state.local_optimizer is not None:
             kept = _weights_like(state.model) if state.workers_keep_weights else []
-            carries = [carries, _moments_like(state.local_optimizer), kept]
+            carries = [carries, moments_like(state.local_optimizer), kept]
         _require_carries(communicator.local_workers, snapshot, carries)
     except CheckpointMismatch as error:
         problem = str(error)
@@ -57,7 +55,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
         raise CheckpointMismatch(
             f"{snapshot.place} has another optimizer: {there} in the checkpoint and {here} in this run"
         )
-    expected = _moments_like(state.optimizer) if facts["steps_in_ledger"] > 0 else {}
+    expected = moments_like(state.optimizer) if facts["steps_in_ledger"] > 0 else {}
     saved = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
     _require_tree(expected, facts["optimizer"], "optimizer", saved, snapshot.place)
 
@@ -88,33 +86,5 @@ def _names(skeleton: Skeleton) -> Tree:
     return put_together(skeleton, {name: name for name in tensors_of(skeleton)})
 
 
-def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, object]]:
-    """The state of ``optimizer`` for each parameter after a step, as meta tensors.
-
-    It is found by a step of a copy with one parameter in each group.
-    """
-    found: dict[int, dict[str, object]] = {}
-    number = 0
-    for group in optimizer.param_groups:
-        sample = torch.zeros(2, 3, dtype=group["params"][0].dtype, requires_grad=True)
-        sample.grad = torch.zeros_like(sample)
-        twin = copy.copy(optimizer)
-        twin.state, twin.param_groups = defaultdict(dict), [{**group, "params": [sample]}]
-        twin.step()
-        for parameter in group["params"]:
-            kept = {name: _like(value, sample, parameter) for name, value in twin.state[sample].items()}
-            if kept:
-                found[number] = kept
-            number += 1
-    return found
-
-
 def _weights_like(model: nn.Module) -> list[Tensor]:
     return [p for p in model.parameters() if p.requires_grad]
-
-
-def _like(value: object, sample: Tensor, parameter: Tensor) -> object:
-    if not isinstance(value, Tensor):
-        return value
-    shape = parameter.shape if value.shape == sample.shape else value.shape
-    return torch.empty(shape, dtype=value.dtype, device="meta")

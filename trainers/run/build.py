@@ -16,7 +16,7 @@ from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
 from trainers.requirements import require_overlap_settings, require_trainable
 from trainers.step.layout import Layout
-from trainers.step.local import Rounds
+from trainers.step.local import Rounds, bytes_of_a_worker
 from trainers.training import Training
 
 _WITHOUT_DATA = ("local", "trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")
@@ -61,18 +61,21 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
         require_memory(
             4 * layout.num_parameters * (1 + len(communicator.local_workers)), "the gradients of all workers"
         )
+    optimizer, local = make(config["optimizer"])(model), make(config["local"])
+    if local is not None and device.type == "cpu":
+        own = bytes_of_a_worker(optimizer, layout)
+        require_memory(own * len(communicator.local_workers), "the workers' weights and moments")
     feedback = make(config["feedback"])
     diagnostics = make(config["diagnostics"])
     seed, local_workers = config["seed"], communicator.local_workers
     loader = dataset.loader(communicator.size, local_workers, settings.batch_size, partial(generator, seed))
-    local = make(config["local"])
     if local is not None:
         loader = Rounds(loader, local.steps_at_once, communicator)
     training = Training(
         model=model,
         dataset=dataset,
         reducer=build_reducer(method, layout.num_parameters, feedback, wire),
-        optimizer=make(config["optimizer"])(model),
+        optimizer=optimizer,
         schedule=schedule,
         layout=layout,
         communicator=communicator,

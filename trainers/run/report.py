@@ -12,10 +12,12 @@ from rich.table import Table
 
 from compressors.core.fields import KINDS
 from compressors.kernels.choice import describe
+from trainers.local import LocalSteps
 from trainers.network_model.break_even import NAME as BREAK_EVEN
 from trainers.network_model.break_even import in_words
 from trainers.schedules.autolrs import AutoLRS
 from trainers.step.forward import warning_of_slow_bf16
+from trainers.step.local import bytes_of_a_worker
 from trainers.step.overlapped import num_buckets
 
 if TYPE_CHECKING:
@@ -75,6 +77,17 @@ def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, Form]]:
                 yield f"comm/{kind}_bytes_total", f"  {kind}", "{:,.0f}"
 
 
+def _local_steps(local: LocalSteps, training: "Training") -> str:
+    """A line on the length of a step and on the memory of the workers."""
+    num_bytes = bytes_of_a_worker(training.optimizer, training.layout)
+    held = num_bytes * len(training.communicator.local_workers)
+    fragment = f" and one of {local.fragments} fragments" if local.fragments > 1 else ""
+    return (
+        f"a step is {local.steps_at_once} local steps{fragment}; the weights and moments of the workers in "
+        f"a process take {held / 2**20:,.0f} MiB"
+    )
+
+
 def _overlap(training: "Training") -> str:
     """A line on the costs of ``trainer.overlap`` and on the time that it can hide."""
     communicator, settings = training.communicator, training.settings
@@ -104,10 +117,12 @@ def announce(training: "Training", path: Path, start: "Start") -> None:
     lines += [f"kernels: {describe(layout.device)}", f"{training.reducer!r} -> {path}"]
     if training.settings.precision == "bf16" and (slow := warning_of_slow_bf16(layout.device)):
         lines.append(slow)
+    if training.local is not None:
+        lines.append(_local_steps(training.local, training))
     if training.overlaps:
         lines.append(_overlap(training))
     if not isinstance(training.schedule, AutoLRS):  # AutoLRS has no base rate
-        base_rate = max(group["lr"] for group in training.optimizer.param_groups)
+        base_rate = max(group["lr"] for group in training.outer_optimizer().param_groups)
         lines += [line for line in [training.reducer.note(base_rate)] if line]
     lines += start.messages
     if start.checkpoint is not None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from data.protocols import Batch, Batches, Loader
 from trainers.comm.communicator import Communicator
 from trainers.local import LocalSteps
+from trainers.optimizer import moments_like
 from trainers.step.clipping import shrink
 from trainers.step.gradients import WorkerGradients, raise_together, seed_worker
 from trainers.step.layout import Layout
@@ -167,6 +168,12 @@ class PseudoGradients:
             everyones = self.communicator.collect(block).double()
             squares += (everyones - everyones.mean(0)).square().sum(1).cpu()
         return squares.sqrt().mean().item()
+
+
+def bytes_of_a_worker(optimizer: torch.optim.Optimizer, layout: Layout) -> int:
+    """Bytes of a worker's own weights and moments of ``optimizer``, beside its pseudo-gradient."""
+    tensors = (t for own in moments_like(optimizer).values() for t in own.values() if isinstance(t, Tensor))
+    return layout.num_bytes + sum(t.nbytes for t in tensors)
 
 
 def fragments_of(sizes: Sequence[int], num_fragments: int) -> list[list[int]]:
