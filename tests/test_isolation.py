@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import Background, command
+from command_line import Background, command, jobs_table
+from interrupting import session
 
 from trainers.launch import parallel
 from trainers.launch.isolation import JobError, run_isolated
@@ -39,25 +40,18 @@ def own_handlers() -> Iterator[None]:
 def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     tmp_path: Path, launcher: list[str]
 ) -> None:
-    sweep = [
-        *JOBS,
-        "trainer.steps=300",
-        "trainer.log_every=1",
-        "seed=0,1",
-        f"output={tmp_path}",
-        *launcher,
-    ]
+    sweep = [*JOBS, "trainer.steps=300", "trainer.log_every=1", "seed=0,1", f"output={tmp_path}", *launcher]
     process = Background(*sweep)
     os.kill(wait_for_job(process, tmp_path, seed=0), signal.SIGKILL)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate()
     assert process.returncode == 1
-    found = table(out)
+    found = jobs_table(out)
     assert [status for status, _ in found.values()] == ["failed", "finished"]
     assert found[1][1].endswith("its process was killed by SIGKILL")
     assert err == "error: its process was killed by SIGKILL\n"
     again = command(*sweep)
     assert again.returncode == 0, again.stderr
-    statuses = [status for status, _ in table(again.stdout).values()]
+    statuses = [status for status, _ in jobs_table(again.stdout).values()]
     assert statuses == ["finished", "skipped"]
 
 
@@ -85,11 +79,12 @@ def test_an_interrupted_sweep_saves_and_stops_its_jobs_and_says_so(
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate()
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
-    assert [row[0] for row in table(out).values()] == ["interrupted"] * running
-    assert len(table(out)) == len(list(tmp_path.glob("*/*/checkpoint/step-*"))) == running
+    jobs = jobs_table(out)
+    assert [status for status, _ in jobs.values()] == ["interrupted"] * running
+    assert len(jobs) == len(list(tmp_path.glob("*/*/checkpoint/step-*"))) == running
     assert_nothing_left(process.pid)
 
 
@@ -137,9 +132,9 @@ def test_the_end_of_what_starts_the_jobs_costs_one_job(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=300", "trainer.log_every=1", "seed=0,1", f"output={tmp_path}"]
     process = Background(*sweep)
     os.kill(parent_of(wait_for_job(process, tmp_path, seed=0)), signal.SIGKILL)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate()
     assert process.returncode == 1
-    assert [status for status, _ in table(out).values()] == ["failed", "finished"]
+    assert [status for status, _ in jobs_table(out).values()] == ["failed", "finished"]
     assert "error: the process that starts this sweep's jobs has ended\n" in err and "state is saved" in err
 
 
@@ -148,7 +143,7 @@ def test_submitit_runs_a_sweep_without_slurm(tmp_path: Path) -> None:
     words = [*JOBS, "trainer.steps=3", "seed=0,1", "hydra/launcher=submitit_local", f"output={tmp_path}"]
     result = command(*words)
     assert result.returncode == 0, result.stderr
-    assert [status for status, _ in table(result.stdout).values()] == ["finished", "finished"]
+    assert [status for status, _ in jobs_table(result.stdout).values()] == ["finished", "finished"]
     for path in tmp_path.glob("*/*/environment.json"):
         assert json.loads(path.read_text())["command"] == ["run.py", *words]
 
@@ -170,11 +165,6 @@ def test_jobs_in_one_process_give_the_same_numbers(tmp_path: Path) -> None:
         assert command(*own).stdout.startswith(f"{path.parent} is finished already;")
 
 
-def test_isolate_is_refused_where_it_has_no_effect() -> None:
-    result = command("isolate=false")
-    assert result.returncode == 1 and result.stderr == "error: isolate has no effect without -m\n"
-
-
 def test_results_come_back_and_faults_are_told() -> None:
     named = {"model": {"_target_": "no.such.module.Model"}, "seed": 3}
     assert json.loads(run_isolated("json:dumps", named)) == named
@@ -185,42 +175,22 @@ def test_results_come_back_and_faults_are_told() -> None:
     assert json.loads(run_isolated("json:dumps", {})) == {}
 
 
-def table(text: str) -> dict[int, tuple[str, str]]:
-    lines = re.findall(r"^ +(\d+)  (finished|skipped|failed|lost|interrupted) +\d+  (.*)$", text, re.M)
-    return {int(number): (status, rest.strip()) for number, status, rest in lines}
-
-
 def wait_for_job(process: Background, output: Path, seed: int) -> int:
     """The process that holds the lock of the run with this seed, once this run has records."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
+
+    def holder() -> int | None:
         for config in output.glob("*/*/config.yaml"):
             records = config.parent / "metrics.jsonl"
+            lock = config.parent.parent / f".{config.parent.name}.lock"
             if (
                 f"\nseed: {seed}\n" in "\n" + config.read_text()
                 and records.exists()
                 and records.stat().st_size
             ):
-                lock = config.parent.parent / f".{config.parent.name}.lock"
-                holders = [pid for pid in session(process.pid) if lock in opened(pid)]
-                if holders:
-                    return holders[0]
-        time.sleep(0.01)
-    raise AssertionError("it took too long")
+                return next((pid for pid in session(process.pid) if lock in opened(pid)), None)
+        return None
 
-
-def session(leader: int) -> list[int]:
-    """Living processes of the session that ``leader`` began."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, of_session = path.read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(of_session) == leader and state not in "ZX":
-            found.append(int(path.parent.name))
-    return found
+    return process.until(holder)
 
 
 def opened(pid: int) -> list[Path]:
@@ -235,7 +205,7 @@ def parent_of(pid: int) -> int:
 
 
 def assert_nothing_left(leader: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while session(leader) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [Path(f"/proc/{pid}/cmdline").read_text() for pid in session(leader)] == []

@@ -5,14 +5,10 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import ROOT, TIMEOUT_SECONDS, Background, command
+from command_line import ROOT, Background, command
 from configs import resolved
 from interrupting import session
 from ports import is_loopback, listening
@@ -22,17 +18,9 @@ from trainers.launch.processes import _Group
 from trainers.launch.stopping import StoppedError, stop_request
 from trainers.run.folder import RunFolder
 
-SETTINGS = (
-    *(
-        "model=mlp",
-        "data=digits",
-        "compressor=hard_threshold",
-        "workers=4",
-        "trainer.batch_size=4",
-        "tracker=none",
-    ),
-    *("trainer.steps=250", "trainer.evaluate_every=1000", "checkpoint.at_end=true"),
-)
+SETTINGS = ("model=mlp", "data=digits", "compressor=hard_threshold", "workers=4", "tracker=none")
+SETTINGS += ("trainer.batch_size=4", "trainer.steps=250", "trainer.evaluate_every=1000")
+SETTINGS += ("checkpoint.at_end=true",)
 
 
 @pytest.fixture(scope="module")
@@ -65,53 +53,27 @@ sys.meta_path.insert(0, AtImport())
 def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
     """SIGINT arrives during the imports of run.py or torch."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
-    process = start_cold(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
-    _, told = process.communicate(timeout=300)
-    assert (process.returncode, told) == (130, "interrupted\n")
-
-
-def start_cold(*overrides: str, **environment: str) -> subprocess.Popen:
-    """A run from a new interpreter in its own process group, as from a terminal."""
-    return subprocess.Popen(
-        [sys.executable, "run.py", *SETTINGS, *overrides],
+    process = subprocess.run(
+        [sys.executable, "run.py", *SETTINGS, f"output={tmp_path / 'out'}"],
         cwd=ROOT,
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
         text=True,
-        start_new_session=True,
+        check=False,
     )
-
-
-start_warm = partial(Background, *SETTINGS)
-
-
-def wait_for_records(folder: RunFolder, process: subprocess.Popen | Background, number: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        if folder.metrics.exists() and folder.metrics.read_bytes().count(b"\n") >= number:
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    raise AssertionError("no records")
+    assert (process.returncode, process.stderr) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(
-    ("number", "processes", "everybody", "start"),
+    ("number", "processes", "everybody"),
     [
-        (signal.SIGTERM, 1, False, start_warm),
-        (signal.SIGINT, 2, True, start_warm),
-        pytest.param(signal.SIGTERM, 2, False, start_warm, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, 2, True, start_cold, marks=pytest.mark.slow),
+        (signal.SIGTERM, 1, False),
+        (signal.SIGINT, 2, True),
+        pytest.param(signal.SIGTERM, 2, False, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_command_goes_on(
-    tmp_path: Path,
-    whole: dict,
-    number: signal.Signals,
-    processes: int,
-    everybody: bool,
-    start: Callable[..., Any],
+    tmp_path: Path, whole: dict, number: signal.Signals, processes: int, everybody: bool
 ) -> None:
     """Ctrl-C reaches all processes of the group, a job scheduler's SIGTERM only the first process.
 
@@ -121,14 +83,15 @@ def test_the_same_command_goes_on(
     folder = RunFolder(config)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    process = start(f"output={tmp_path}", f"processes={processes}", TMPDIR=str(temporary))
-    wait_for_records(folder, process, 20)
+    words = (*SETTINGS, f"output={tmp_path}", f"processes={processes}")
+    process = Background(*words, TMPDIR=str(temporary))
+    process.until(lambda: folder.metrics.exists() and folder.metrics.read_bytes().count(b"\n") >= 20)
     listened_on = listening(session(process.pid))
     assert bool(listened_on) == (processes > 1) and all(map(is_loopback, listened_on))
     modes = [stat.S_IMODE(path.stat().st_mode) for path in temporary.glob("total-error-*")]
     assert modes == ([0o700] if processes > 1 else [])
     (os.killpg if everybody else os.kill)(process.pid, number)
-    _, told = process.communicate(timeout=300)
+    _, told = process.communicate()
     assert process.returncode == 128 + number, told
     assert not list(temporary.glob("total-error-*"))
     assert "; its state is saved; the same command continues from there" in told

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import tempfile
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any
 from warm_template import VARIABLE, fork_server
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = 1200  # far more than any command takes, also on a loaded machine
 
 
 def command(
@@ -67,6 +70,15 @@ class Background:
         out, err = (Path(file.name).read_text() for file in self._streams.values())
         return out, err
 
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until ``condition()`` is true and return its value; fails if the command ends first."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not (found := condition()):
+            assert self.poll() is None, self.communicate()
+            assert time.monotonic() < deadline, "it took too long"
+            time.sleep(0.01)
+        return found
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
@@ -79,6 +91,12 @@ class Background:
             os.close(self._ended)
             self.returncode = self._warm.wait(self.pid)
         return self.returncode
+
+
+def jobs_table(text: str) -> dict[int, tuple[str, str]]:
+    """Status and rest of the line by job number, from the table at the end of a sweep."""
+    lines = re.findall(r"^ +(\d+)  (finished|skipped|failed|lost|interrupted) +\d+  (.*)$", text, re.M)
+    return {int(number): (status, rest.strip()) for number, status, rest in lines}
 
 
 def _clean(environment: dict[str, str]) -> dict[str, str]:
