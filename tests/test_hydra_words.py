@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 from command_line import command
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.types import RunMode
-from own_process import say
 
 from trainers.config import words
 
@@ -70,38 +67,11 @@ def test_hydras_pages_are_printed(typed: list[str]) -> None:
     assert printed.returncode == 0 and printed.stderr == "" and printed.stdout
 
 
-def test_a_sweep_without_m_is_refused(tmp_path: Path) -> None:
-    refused = command("+sweeps=smoke", f"output={tmp_path}", "seed=0")
-    assert refused.returncode == 1 and not list(tmp_path.iterdir())
-    assert refused.stderr == "error: this is a sweep over compressor: put -m first, or type one value each\n"
-
-
-def test_sweeps_of_agents_are_no_options_of_hydra(tmp_path: Path) -> None:
+def test_sweeps_of_agents_are_no_options_of_hydra() -> None:
     for typed in ("--help", "+sweeps=nothing"):
         said = command(typed)
         listed = said.stdout + said.stderr
         assert "smoke" in listed and "wandb/" not in listed and "sweeps/wandb" not in listed
-    refused = command("-m", "+sweeps=wandb/smoke", f"output={tmp_path}")
-    expected = "sweeps/wandb/smoke is for the agents of Weights & Biases: use wandb sweep"
-    assert (refused.returncode, refused.stderr) == (1, f"error: {expected} sweeps/wandb/smoke.yaml\n")
-
-
-def test_a_run_composes_its_config_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """Without the guard, Hydra composes it twice, the first time only to read the mode."""
-    modes = []
-    load = ConfigLoaderImpl.load_configuration
-
-    def load_and_count(
-        self: ConfigLoaderImpl, name: str, words: list[str], mode: RunMode, *rest: bool
-    ) -> object:
-        modes.append(mode)
-        return load(self, name, words, mode, *rest)
-
-    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", load_and_count)
-    assert say(monkeypatch, capfd, "model=mlp", "tracker=none", f"output={tmp_path}") == (0, "")
-    assert modes == [RunMode.RUN]
 
 
 @pytest.mark.parametrize("word", ["hydra.mode=MULTIRUN", "++hydra.mode=MULTIRUN"])

@@ -4,7 +4,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from command_line import command
 
@@ -71,16 +70,6 @@ def test_a_budget_setting_that_selects_the_compressors_settings_is_kept() -> Non
     assert jobs_with_own_settings(every, selecting) == expected
 
 
-def test_jobs_of_one_compressor_stay_as_they_are() -> None:
-    every = jobs(compressor=["none"], budget__density=["0.01", "0.02"])  # refused when it runs
-    assert jobs_with_own_settings(every, compose) == every
-
-
-def test_a_setting_that_no_compressor_has_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^budget\.threshold has no effect with any of the compressors"):
-        jobs_with_own_settings(jobs(compressor=["top_k", "none"], budget__threshold=["1"]), compose)
-
-
 SMALL = ["model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=1", "trainer.batch_size=4"]
 
 
@@ -93,24 +82,3 @@ def test_a_setting_that_the_default_compressor_lacks_goes_where_it_belongs(tmp_p
         "False",
         "None",
     ]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["-m", "compressor=random_k,none", "compressor.shared=false"],
-            "compressor.shared has no effect with any of the compressors of this sweep",
-        ),
-        (["-m", "compressor.shared=false", "seed=0,1"], "Could not override 'compressor.shared'"),
-        (
-            ["+sweeps=smoke", "compressor=random_k", "compressor.shared=false"],
-            "Could not override 'compressor.shared'",
-        ),
-    ],
-)
-def test_a_misspelt_setting_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
-    done = command(*words, *SMALL, "tracker=none", f"output={tmp_path}")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"error: {said}")
-    assert not list(tmp_path.glob("*/*/config.yaml"))

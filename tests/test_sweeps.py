@@ -7,32 +7,20 @@ import re
 import shlex
 import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from command_line import Background, command
+from command_line import Background, command, jobs_table
 from configs import resolved
-from hydra._internal.utils import create_config_search_path
-from hydra.core.utils import setup_globals
-from hydra.errors import ConfigCompositionException
-from hydra.types import RunMode
+from interrupting import session
 from sweep_files import SWEEPS, is_every_method, jobs_of, name_of, params_of
 
 import run
-from trainers.config import guard
 from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.files.plain import Config
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
-
-
-def table(text: str) -> dict[int, tuple[str, str]]:
-    """Status and rest of the line by job number, from the table at the end of a sweep."""
-    lines = re.findall(r"^ +(\d+)  (finished|skipped|failed|lost) +\d+  (.*)$", text, re.M)
-    return {int(number): (status, rest.strip()) for number, status, rest in lines}
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=map(name_of, SWEEPS))
@@ -59,15 +47,6 @@ def test_all_settings_of_a_sweep_fit_each_other(path: Path) -> None:
         config = resolved(f"+sweeps={name_of(path)}", *(f"{key}={value}" for key, value in job.items()))
         check(config)
         refuse_settings_without_effect(config, {*job})
-
-
-@pytest.fixture
-def load() -> Callable[[Sequence[str]], object]:
-    """Compose the words of a whole sweep, as Hydra does before the jobs."""
-    guard.install()
-    setup_globals()
-    loader = guard.GuardedLoader(create_config_search_path(str(guard.CONF)))
-    return lambda words: loader.load_configuration("config", list(words), RunMode.MULTIRUN, from_shell=False)
 
 
 class FirstJob(BaseException):
@@ -98,46 +77,11 @@ def test_a_sweep_starts_its_first_job(path: Path, tmp_path: Path, monkeypatch: p
         run.command_line()
 
 
-@pytest.mark.parametrize(
-    ("words", "refused"),
-    [
-        (["data=mnist,cifar10", "data.root=DIR"], None),
-        (["experiment=convex/madelon_sgd,convex/madelon_gd", "data.root=DIR"], None),
-        (["model=resnet20,lstm", "data.root=DIR"], "data.root"),
-        (["seed=0,1", "data.root=DIR"], "data.root"),
-        (["data=mnist,cifar10", "model.rot=DIR"], "model.rot"),
-    ],
-)
-def test_a_sweep_over_a_group_takes_settings_of_its_choices(
-    words: list[str], refused: str | None, load: Callable
-) -> None:
-    if refused is None:
-        load(words)
-    else:
-        with pytest.raises(ConfigCompositionException, match=f"Could not override '{refused}'"):
-            load(words)
-
-
-def test_a_setting_that_a_job_lacks_is_refused_before_the_first_job(tmp_path: Path) -> None:
-    words = ["-m", "data=digits,mnist", "data.rot=DIR", "tracker=none", f"output={tmp_path}"]
-    done = command(*words)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: Could not override 'data.rot': there is no such setting")
-    assert "; job 1 of 2: data=digits data.rot=DIR " in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_a_job_of_a_later_batch_is_refused_before_the_first_one(tmp_path: Path) -> None:
-    """Hydra itself checks a batch after the jobs of earlier batches have run."""
-    words = [*JOBS, "trainer.steps=1", "data=mnist,digits", "data.root=DIR", f"output={tmp_path}"]
-    done = command(*words, "hydra.sweeper.max_batch_size=1")
-    assert (done.returncode, done.stdout) == (1, "") and "; job 2 of 2: " in done.stderr
-
-
 @pytest.mark.slow
 def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
     jobs = [*JOBS, "trainer.steps=2", f"output={tmp_path}", "compressor=top_k"]
     result = command(*jobs, "budget.density=2.0,0.1", "optimizer.lr=0.1,1e38", "trainer.steps=3")
-    found = table(result.stdout)
+    found = jobs_table(result.stdout)
     assert result.returncode == 1
     assert [status for status, _ in found.values()] == ["failed", "failed", "finished", "failed"]
     assert "TopK.density must be in (0, 1], got 2.0" in found[1][1]
@@ -147,14 +91,14 @@ def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
     assert result.stderr.count("error: TopK.density must be in (0, 1], got 2.0\n") == 1
     assert "error: as job 1\n" in result.stderr
     again = command(*jobs, "budget.density=0.1", "optimizer.lr=0.1,1e38", "trainer.steps=3")
-    assert [status for status, _ in table(again.stdout).values()] == ["skipped", "failed"]
+    assert [status for status, _ in jobs_table(again.stdout).values()] == ["skipped", "failed"]
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=150", "trainer.log_every=1", "seed=0,1,2", f"output={tmp_path}"]
     process = Background(*sweep)
     try:
-        wait_for(lambda: summaries(tmp_path) and under_way(tmp_path), process)
+        process.until(lambda: summaries(tmp_path) and under_way(tmp_path))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -163,22 +107,18 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     written = {path: path.stat().st_mtime_ns for path in before}
     result = command(*sweep)
     assert result.returncode == 0, result.stderr
-    statuses = [status for status, _ in table(result.stdout).values()]
+    statuses = [status for status, _ in jobs_table(result.stdout).values()]
     assert statuses == ["skipped"] * len(before) + ["finished"] * (3 - len(before))
     assert {path: path.stat().st_mtime_ns for path in before} == written
     assert len(summaries(tmp_path)) == 3
 
 
 def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
-    run = ["model=mlp", "workers=2", "trainer.batch_size=8", "tracker=none", f"output={tmp_path}"]
-    run += [
-        "trainer.steps=100000",
-        "trainer.log_every=100",
-        "optimizer.lr=1e-4",
-    ]  # with this rate training does not diverge
+    run = [*JOBS[1:], f"output={tmp_path}", "trainer.steps=100000", "trainer.log_every=100"]
+    run += ["optimizer.lr=1e-4"]  # with this rate training does not diverge
     process = Background(*run)
     try:
-        wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
+        process.until(lambda: any(tmp_path.glob("*/*/metrics.jsonl")))
         second = command(*run)
     finally:
         process.kill()
@@ -188,27 +128,12 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_of_a_run_is_named_in_the_last_line(tmp_path: Path) -> None:
-    run = [
-        "model=mlp",
-        "workers=2",
-        "trainer.batch_size=8",
-        "tracker=none",
-        f"output={tmp_path}",
-        "processes=2",
-    ]
-    process = Background(*run, "trainer.steps=100000", "trainer.log_every=100")
-    wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
-    found = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    if not found.exists():
-        process.kill()
-        pytest.skip("this system does not list the children of a process")
-    workers = [
-        pid
-        for pid in map(int, found.read_text().split())
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "spawn_main"
-    ]
+    endless = ["trainer.steps=100000", "trainer.log_every=100", "processes=2", f"output={tmp_path}"]
+    process = Background(*JOBS[1:], *endless)
+    process.until(lambda: any(tmp_path.glob("*/*/metrics.jsonl")))
+    workers = [pid for pid in session(process.pid, "spawn_main") if pid != process.pid]
     os.kill(workers[0], signal.SIGKILL)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate()
     assert process.returncode == 1
     assert re.fullmatch(r"error: process \d of 2 was killed by SIGKILL", said.splitlines()[-1]), said
 
@@ -224,11 +149,3 @@ def under_way(output: Path) -> bool:
         path.stat().st_size and not (path.parent / "summary.json").exists()
         for path in output.glob("*/*/metrics.jsonl")
     )
-
-
-def wait_for(condition, process: Background, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "the command ended"
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.01)
