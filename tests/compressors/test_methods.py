@@ -91,9 +91,6 @@ CHAINS = {
     ),
     "linear": Chain(first=RandomBlock(density=0.5), second=RandomK(density=0.5)),
     "threshold-qsgd": Chain(first=HardThreshold(threshold=0.5), second=QSGD(bits=2, bucket_size=16)),
-    "random_k of random_k, then top_k": Chain(
-        first=Chain(first=RandomK(density=0.5), second=RandomK(density=0.5)), second=TopK(density=0.5)
-    ),
     "top_k of random_k, then qsgd": Chain(
         first=Chain(first=RandomK(density=0.5), second=TopK(density=0.5)), second=QSGD(bucket_size=16)
     ),

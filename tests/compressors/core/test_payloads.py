@@ -1,4 +1,4 @@
-"""Payloads that would be written outside of a vector are refused before anything is sent or written."""
+"""Payloads and segments that compiled loops would take wrongly are refused; means are divided in place."""
 
 import re
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Sparse, Step, Traits, inputs_of
 from compressors.build import build_reducer
+from compressors.core.payloads import divide_all
 from compressors.kernels.choice import chosen
 from trainers.comm.communicator import Communicator
 
@@ -60,3 +61,18 @@ def test_what_would_be_written_elsewhere_is_refused(made: Any, said: str, linear
     refused = rf"^Wrong\.encode (must return|returned) {re.escape(said)}"
     with chosen(kernels), pytest.raises(ValueError, match=refused):
         reducer.reduce(inputs_of(segments), (), Step(0, 0), Communicator(W))
+
+
+def test_segments_of_several_dtypes_are_refused_together() -> None:
+    """Compiled loops would read the entries of one as those of the other, and write beyond its end."""
+    segments = [segment(torch.zeros(1, 4, dtype=dtype)) for dtype in (torch.float32, torch.float64)]
+    with pytest.raises(ValueError, match=r"must have one dtype, got float32 and float64$"):
+        inputs_of(segments)
+
+
+def test_several_means_are_divided_in_place_as_each_alone() -> None:
+    for divisor in (1, 3, 7, 0.1):
+        given = [torch.randn(size, generator=torch.Generator().manual_seed(size)) for size in (0, 1, 999)]
+        expected = [x / divisor for x in given]
+        assert all(map(torch.equal, divide_all(given, divisor), expected))
+        assert all(map(torch.equal, given, expected))
