@@ -61,46 +61,33 @@ def test_rounds_move_and_charge_what_their_definitions_say() -> None:
         Communicator(2).broadcast_from(0, torch.ones(1), "signs")
 
 
-def test_what_leaves_and_what_reaches_a_worker() -> None:
-    """Charges assume one host per worker, although all are in one process."""
+def test_charges_and_links_by_hand() -> None:
+    """Bytes per worker and kind; links assume one host per worker, although all are in one process."""
     communicator = Communicator(4)
-    communicator.all_reduce_mean([torch.zeros(4, 25)], add_up)  # 2 x 3 pieces of 25 bytes
-    assert communicator.take_link_bytes().tolist() == [[150.0, 150.0]] * 4
+    communicator.all_reduce_mean([torch.zeros(4, 20), torch.zeros(4, 10, dtype=torch.float16)], add_up)
+    assert communicator.take_charges().tolist() == [[100, 0, 0, 0]] * 4
+    assert communicator.take_link_bytes().tolist() == [[150.0, 150.0]] * 4  # 2 x 3 pieces of 25 bytes
     communicator.all_gather(torch.zeros(4, 5, dtype=torch.int32), "metadata")
     communicator.all_gather_fields([torch.zeros(4 * 2), torch.zeros(4 * 3)], "values")
     communicator.all_gather_counts(np.array([[7, 1, 2, 3], [0, 1, 1, 1]]), 100)
+    assert communicator.take_charges().tolist() == [[20, 0, 0, 28]] * 4
     assert communicator.take_link_bytes().tolist() == [[3 * (20 + 20 + 8)] * 2] * 4
     lengths = np.array([[4, 0, 0, 1], [0, 0, 1, 0]])
     fields = [[torch.zeros(5), torch.zeros(1)], [torch.zeros(5).int(), torch.zeros(1).int()]]
     communicator.all_gather_ragged(fields, lengths, ["values", "indices"])
+    assert communicator.take_charges()[:, :2].tolist() == [[16, 16], [0, 0], [4, 4], [4, 4]]
     assert communicator.take_link_bytes().tolist() == [[96, 16], [0, 48], [24, 40], [24, 40]]
-    assert communicator.take_link_bytes().sum() == 0
-
-
-def test_a_message_leaves_for_all_others_with_its_length() -> None:
-    communicator = Communicator(2)
-    own = [("metadata", np.zeros(3, dtype=np.uint8)), ("values", np.ones(5, dtype=np.uint8))]
-    communicator.all_gather_messages([own, own[:1]], 100)
-    assert communicator.take_link_bytes().tolist() == [[4 + 8, 4 + 3], [4 + 3, 4 + 8]]
-
-
-def test_charges_are_per_worker_and_kind() -> None:
-    communicator = Communicator(3)
-    communicator.all_reduce_mean([torch.zeros(3, 10), torch.zeros(3, 5, dtype=torch.float16)], add_up)
-    communicator.all_gather(torch.zeros(3, 2, dtype=torch.int32), "metadata")
-    tensors, lengths = [torch.zeros(4), torch.zeros(1)], np.array([[4, 0, 0], [0, 0, 1]])
-    fields = [tensors, [tensor.int() for tensor in tensors]]
-    communicator.all_gather_ragged(fields, lengths, ["values", "indices"])
-    assert communicator.take_charges().tolist() == [[66, 16, 0, 8], [50, 0, 0, 8], [54, 4, 0, 8]]
-    assert communicator.take_charges().sum() == 0
+    assert communicator.take_charges().sum() == communicator.take_link_bytes().sum() == 0
 
 
 def test_messages_are_charged_part_by_part() -> None:
+    """A message leaves for all others, with its length."""
     communicator = Communicator(2)
     head, values = np.zeros(3, dtype=np.uint8), np.ones(5, dtype=np.uint8)
     messages = [[("metadata", head), ("values", values)], [("metadata", head), ("indices", head)]]
     assert [len(message) for message in communicator.all_gather_messages(messages, 100)] == [8, 6]
     assert communicator.take_charges().tolist() == [[5, 0, 0, 7], [0, 3, 0, 7]]
+    assert communicator.take_link_bytes().tolist() == [[4 + 8, 4 + 6], [4 + 6, 4 + 8]]
     communicator.all_gather_messages(messages, 2**31)  # too large for a length of 4 bytes
     assert communicator.take_charges()[:, 3].tolist() == [11, 11]
 

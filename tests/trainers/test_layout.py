@@ -1,5 +1,7 @@
 """Layout: views of the flat buffer, the copy of the mean to the parameters, refusals."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -42,27 +44,25 @@ def test_frozen_parameters_are_left_out() -> None:
     assert Layout(dict(net.named_parameters()), "layer").names == ["0.bias", "1.weight", "1.bias"]
 
 
-def test_refusals() -> None:
-    net = model()
-    with pytest.raises(ValueError, match="scope must be layer or global, got 'both'"):
-        Layout(dict(net.named_parameters()), "both")
-    with pytest.raises(ValueError, match="trainable parameters of one dtype"):
-        Layout({}, "layer")
-    net[1].double()
-    with pytest.raises(ValueError, match="one dtype"):
-        Layout(dict(net.named_parameters()), "layer")
+def parameter(*shape: int, dtype: torch.dtype = torch.float32) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(*shape, dtype=dtype))
 
 
-@pytest.mark.parametrize("scope", ["layer", "global"])
-def test_a_parameter_without_elements_is_refused(scope: str) -> None:
-    parameters = {"weight": nn.Parameter(torch.zeros(3)), "nothing": nn.Parameter(torch.zeros(2, 0))}
-    with pytest.raises(ValueError, match="every trainable parameter must have elements, got none in nothing"):
-        Layout(parameters, scope)
-
-
-def test_complex_parameters_are_refused() -> None:
-    weight = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
-    with pytest.raises(
-        ValueError, match=r"must be real floating-point numbers, got torch\.complex64 in weight"
-    ):
-        Layout({"weight": weight}, "layer")
+@pytest.mark.parametrize(
+    ("parameters", "scope", "said"),
+    [
+        ([parameter(3)], "both", "scope must be layer or global, got 'both'"),
+        ([], "layer", "trainable parameters of one dtype"),
+        ([parameter(3), parameter(2, dtype=torch.float64)], "layer", "one dtype"),
+        (
+            [parameter(3), parameter(2, 0)],
+            "layer",
+            "trainable parameter must have elements, got none in p1",
+        ),
+        ([parameter(3), parameter(2, 0)], "global", "trainable parameter must have elements"),
+        ([parameter(2, dtype=torch.complex64)], "layer", "floating-point numbers, got torch.complex64 in p0"),
+    ],
+)
+def test_refusals(parameters: list[nn.Parameter], scope: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Layout({f"p{number}": own for number, own in enumerate(parameters)}, scope)

@@ -47,17 +47,26 @@ def test_rows_of_workers_and_shared_tensors_are_accepted() -> None:
     assert form((), "none") == {}
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (1, W)], ids=str)
-def test_a_tensor_without_a_row_for_each_worker(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=rf"{ROWS}.* in Shared: state/inner/x is float32 .* for 3 workers"):
-        form(torch.zeros(shape))
+NOT_SAVED = "the state of Stateful cannot be saved: state/x must be tensors in dicts and tuples, got"
 
 
-@pytest.mark.parametrize("first", [0.1, [0.1, 0.2], None], ids=str)
-def test_no_tensors(first: Any) -> None:
-    message = "the state of Stateful cannot be saved: state/x must be tensors in dicts and tuples, got"
-    with pytest.raises(ValueError, match=message):
-        form(first, "none")
+@pytest.mark.parametrize(
+    ("first", "feedback", "said"),
+    [
+        *(
+            (
+                torch.zeros(shape),
+                "gradient",
+                rf"{ROWS}.* in Shared: state/inner/x is float32 .* for 3 workers",
+            )
+            for shape in ((), (7,), (1, W))
+        ),
+        *((first, "none", NOT_SAVED) for first in (0.1, [0.1, 0.2], None)),
+    ],
+)
+def test_a_state_that_is_no_rows_of_tensors(first: Any, feedback: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        form(first, feedback)
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -15,28 +15,26 @@ SPARSE = Cost("top_k", 0.0, 1e4, Line(0.004, 0.001), Line(1.0))
 SLOW = Network(bits_per_second=8e6, latency_seconds=0.001)
 
 
-def test_a_dense_step_takes_what_its_ring_takes() -> None:
-    """4 workers: 6 rounds of 1 ms; 1.5 MB at 1 MB/s."""
-    found = predict(DENSE, 0.1, 4, SLOW)
-    assert found.traffic_bytes == 1.5e6 and found.communication == pytest.approx(1.506)
-    assert found.step == pytest.approx(0.1 + 0.001 + 1.506)
+FAST = Network(8e9, 0.0, backend_bits_per_second=8e6)  # the backend is slower than the link
 
 
-def test_a_gather_reaches_every_other_worker() -> None:
-    """4 workers: 30 kB at 1 MB/s and a round of 1 ms; compression of 4 ms, and 1 ms for each of 3 others."""
-    found = predict(SPARSE, 0.1, 4, SLOW)
-    assert found.communication == pytest.approx(0.031) and found.compression == pytest.approx(0.007)
-
-
-def test_a_backend_that_is_slower_than_the_link_limits_it() -> None:
-    fast = Network(8e9, 0.0, backend_bits_per_second=8e6)
-    assert predict(DENSE, 0.1, 4, fast).communication == pytest.approx(1.5)
-
-
-def test_overlap_hides_messages_and_nothing_else() -> None:
-    assert predict(DENSE, 1.0, 4, SLOW, overlap=0.5).communication == pytest.approx(1.006)
-    hidden = predict(SPARSE, 1.0, 4, SLOW, overlap=0.5)
-    assert hidden.communication == 0 and hidden.step == pytest.approx(1.007)
+@pytest.mark.parametrize(
+    ("cost", "compute", "network", "overlap", "communication", "compression"),
+    [
+        (DENSE, 0.1, SLOW, 0.0, 1.506, 0.001),  # 6 rounds of 1 ms; 1.5 MB at 1 MB/s
+        (SPARSE, 0.1, SLOW, 0.0, 0.031, 0.007),  # 30 kB and a round; 4 ms, and 1 ms for each of 3 others
+        (DENSE, 0.1, FAST, 0.0, 1.5, 0.001),
+        (DENSE, 1.0, SLOW, 0.5, 1.006, 0.001),  # overlap hides messages and nothing else
+        (SPARSE, 1.0, SLOW, 0.5, 0.0, 0.007),
+    ],
+)
+def test_the_step_of_four_workers(
+    cost: Cost, compute: float, network: Network, overlap: float, communication: float, compression: float
+) -> None:
+    found = predict(cost, compute, 4, network, overlap=overlap)
+    assert found.communication == pytest.approx(communication)
+    assert found.compression == pytest.approx(compression)
+    assert found.step == pytest.approx(compute + communication + compression)
 
 
 def test_the_best_method_and_its_margins() -> None:

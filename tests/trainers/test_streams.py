@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import ROOT
 
-FULL = Path("/dev/full")
 SCRIPT = """
 from trainers.launch.streams import keep_streams
 keep_streams()
@@ -22,37 +22,35 @@ print("end", file=sys.stderr)
 """
 
 
-def run(**streams: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, text=True, check=False, **streams)
-
-
 def pipe_without_reader() -> int:
     reader, writer = os.pipe()
     os.close(reader)
     return writer
 
 
-def test_what_can_be_printed_is() -> None:
-    result = run(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "0\n1\n2\n3\n", "end\n")
+def full_disk() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
 
 
-def test_a_reader_that_leaves_is_told_of_once() -> None:
-    result = run(stdout=pipe_without_reader(), stderr=subprocess.PIPE)
-    assert result.returncode == 0
-    assert result.stderr == "standard output failed, the command continues: Broken pipe\nend\n"
+NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+FAILED = "standard output failed, the command continues: {}\nend\n"
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
-def test_a_full_disk_is_told_of_once() -> None:
-    with FULL.open("w") as full:
-        result = run(stdout=full, stderr=subprocess.PIPE)
-    assert result.returncode == 0
-    assert result.stderr == "standard output failed, the command continues: No space left on device\nend\n"
-
-
-def test_no_reader_at_all() -> None:
-    assert run(stdout=pipe_without_reader(), stderr=pipe_without_reader()).returncode == 0
+@pytest.mark.parametrize(
+    ("out", "error", "said"),
+    [
+        (None, None, "end\n"),
+        (pipe_without_reader, None, FAILED.format("Broken pipe")),
+        pytest.param(full_disk, None, FAILED.format("No space left on device"), marks=NEEDS_FULL),
+        (pipe_without_reader, pipe_without_reader, None),
+    ],
+)
+def test_a_stream_that_fails_is_told_of_once(out: Any, error: Any, said: str | None) -> None:
+    streams = [subprocess.PIPE if make is None else make() for make in (out, error)]
+    words = [sys.executable, "-c", SCRIPT]
+    result = subprocess.run(words, cwd=ROOT, text=True, check=False, stdout=streams[0], stderr=streams[1])
+    assert (result.returncode, result.stderr) == (0, said)
+    assert result.stdout == ("0\n1\n2\n3\n" if out is None else None)
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
