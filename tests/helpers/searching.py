@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from configs import resolved
+from skipping import Records, without_clock
 from torch import Tensor, nn
 
 from compressors.build import build_reducer
@@ -33,11 +34,6 @@ def best_rate(curvature: Tensor, steps: int) -> float:
         return (curvature * (1 - rate * curvature) ** (2 * steps)).sum().item()
 
     return min(torch.logspace(-3, 1, 4000).tolist(), key=loss)
-
-
-class Records(list):
-    def log(self, record: dict[str, float]) -> None:
-        self.append(record)
 
 
 class Nothing(NamedTuple):
@@ -109,8 +105,7 @@ def train_small(process: int, processes: int) -> dict[str, Any]:
     trainer = build_training(config, communicator, torch.device("cpu"))
     records = Records()
     run(trainer, records)
-    kept = [{k: v for k, v in r.items() if not k.startswith("time/")} for r in records]
-    return {"records": kept, "weights": next(iter(trainer.model.parameters())).detach()}
+    return {"records": without_clock(records), "weights": next(iter(trainer.model.parameters())).detach()}
 
 
 def print_quadratics() -> None:

@@ -1,5 +1,6 @@
 """Hindsight error, compared with a sort of all p, and the regret of every method."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from skipping import Records, Snapshots
 from skipping import trainer as skipping_trainer
 from torch import Tensor, nn
 from training import WORKERS as SKIPPING_WORKERS
+from training import SmallNet
 from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, segments_of
 
 from compressors.api import Step, inputs_of
@@ -175,30 +177,22 @@ def test_what_cannot_be_told_is_absent() -> None:
     assert Hindsight().measure(magnitudes_of(1e-30, 2.0), ledger_of(0.0, 1)) == {ERROR: 0.0}
 
 
+def trained(records: Records, snapshots: Snapshots) -> dict[str, float]:
+    """The summary of a training that measures the error, and skips its third and its last step."""
+    trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
+    return run(replace(trainer, diagnostics=ON), records, snapshots)
+
+
 def test_skipped_steps_do_not_enter() -> None:
-    """A skipped step has a NaN, which would make the error infinite. The last step is skipped too."""
-    trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
-    object.__setattr__(trainer, "diagnostics", ON)
+    """A skipped step has a NaN, which would make the error infinite."""
     records, snapshots = Records(), Snapshots()
-    summary = run(trainer, records, snapshots)
-    entries = SKIPPING_WORKERS * trainer.layout.num_parameters
-    counts = torch.stack(
-        [w.tensors["diagnostics/counts"] for w in snapshots[SKIPPING_STEPS].workers.values()]
-    )
-    assert counts.sum() == (SKIPPING_STEPS - 2) * entries
+    summary = trained(records, snapshots)
+    counts = [w.tensors["diagnostics/counts"] for w in snapshots[SKIPPING_STEPS].workers.values()]
+    num_parameters = sum(p.numel() for p in SmallNet().parameters())
+    assert torch.stack(counts).sum() == (SKIPPING_STEPS - 2) * SKIPPING_WORKERS * num_parameters
     assert summary[REGRET] == records[-1][REGRET] == records[-2][REGRET] > 0
-    others = Snapshots(snapshots[2])
-    assert skipping_trainer_after(others)[REGRET] == summary[REGRET]
-    without = Snapshots(snapshots[2])
-    for worker in without.start.workers.values():
+    assert trained(Records(), Snapshots(snapshots[2]))[REGRET] == summary[REGRET]
+    for worker in snapshots[2].workers.values():
         del worker.tensors["diagnostics/counts"]
-    with pytest.raises(
-        CheckpointMismatch, match="diagnostics/counts is absent in the checkpoint and float64"
-    ):
-        skipping_trainer_after(without)
-
-
-def skipping_trainer_after(snapshots: Snapshots) -> dict[str, float]:
-    trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
-    object.__setattr__(trainer, "diagnostics", ON)
-    return run(trainer, Records(), snapshots)
+    with pytest.raises(CheckpointMismatch, match="diagnostics/counts is absent in the checkpoint and float"):
+        trained(Records(), Snapshots(snapshots[2]))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from skipping import Records
 from torch import Tensor, nn
 
 from compressors.build import build_reducer
@@ -67,11 +68,6 @@ class Weights(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(2))
-
-
-class Records(list):
-    def log(self, record: dict[str, float]) -> None:
-        self.append(record)
 
 
 def train(
