@@ -15,11 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
-import trainers.run.trackers
 from benchmarks.load import run_one
 from benchmarks.pages import columns, head, row
 from trainers.checkpoint.saving import Checkpoints
+from trainers.checkpoint.state import TrainingState
 
 EVERY = 8
 UNCOUNTED = 2  # first steps, which are not timed
@@ -66,15 +67,14 @@ def main() -> None:
     writes: list[Span] = []
     sizes = []
     ends = StepEnds()
-    trainers.run.trackers.Terminal = lambda num_steps: ends
-    Checkpoints.save, usual_write = timed(Checkpoints.save, captures), Checkpoints._write
+    usual_write = Checkpoints._write
 
-    def write(checkpoints: Checkpoints, snapshot: Any) -> None:
-        usual_write(checkpoints, snapshot)
-        folder = next(iter(checkpoints.root.glob(f"step-*{snapshot.facts['step']}")))
+    def write(checkpoints: Checkpoints) -> None:
+        step = checkpoints._copy.facts["step"]
+        usual_write(checkpoints)
+        folder = next(iter(checkpoints.root.glob(f"step-*{step}")))
         sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
 
-    Checkpoints._write = timed(write, writes)
     common = [
         "model=resnet18",
         "workers=8",
@@ -85,8 +85,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as output:
         run_one([*common, f"trainer.steps={UNCOUNTED + 1}"], output)
         without = peak_mib()
-        ends.spans.clear()
-        run_one([*common, f"trainer.steps={options.steps}", f"checkpoint.every_steps={EVERY}"], output)
+        common += [f"trainer.steps={options.steps}", f"checkpoint.every_steps={EVERY}"]
+        with (
+            patch.object(TrainingState, "capture", timed(TrainingState.capture, captures)),
+            patch.object(Checkpoints, "_write", timed(write, writes)),
+        ):
+            run_one(common, output, ends)
     quiet, slowed = [], []
     for start, end in ends.spans[UNCOUNTED:]:
         beside_write = any(start < ended and end > began for began, ended in writes)

@@ -17,13 +17,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-import trainers.run.trackers
 from benchmarks.pages import columns, head, row
 from trainers.api import FinishedRun, compose, train
+from trainers.run import training
 
 PARTS = 10
 LONG = ["model=logistic_regression", "data=breast_cancer", "workers=4", "trainer.batch_size=8"]
@@ -31,9 +32,11 @@ LONG += ["trainer.evaluate_every=1000", "compressor=top_k", "budget.density=0.1"
 JOB = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=3", "trainer.batch_size=8"]
 
 
-def run_one(overrides: Sequence[str], output: str) -> FinishedRun:
-    """One run in this process, without its output."""
-    with redirect_stdout(io.StringIO()):
+def run_one(overrides: Sequence[str], output: str, terminal: Any = None) -> FinishedRun:
+    """One run in this process, without its output; its records go to ``terminal`` if there is one."""
+    with redirect_stdout(io.StringIO()), ExitStack() as stack:
+        if terminal is not None:
+            stack.enter_context(patch.object(training, "Terminal", lambda *_, **__: terminal))
         return train(compose(*overrides, f"output={output}"))
 
 
@@ -70,8 +73,7 @@ class Watch:
 
 def measure_steps(num_steps: int, output: str) -> Iterator[str]:
     watch = Watch(num_steps // PARTS)
-    trainers.run.trackers.Terminal = lambda num_steps: watch
-    found = run_one([*LONG, "tracker=none", f"trainer.steps={num_steps}"], output)
+    found = run_one([*LONG, "tracker=none", f"trainer.steps={num_steps}"], output, watch)
     yield columns("steps", "wall, ms/step", "CPU, ms/step", "resident, MiB")
     for before, after in zip(watch.notes, watch.notes[1:], strict=False):
         steps = after[0] - before[0]

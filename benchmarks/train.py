@@ -5,8 +5,8 @@
 Each experiment (default: all of small/; ``default`` for none) runs through run.py's own trainer, one process
 and one thread on a CPU, with `none`, `top_k` and `hard_threshold`. Data are read from DATA_DIR. Each step is
 timed, and the result is the median without the first two steps. Reading is the time for batches, gradient the
-forward and backward passes of all workers, reduction the compression and its communication, with that of
-diagnostics, update the optimizer. The remaining time of a step is the ledger's.
+forward and backward passes of all workers, reduction the compression and its communication, update the
+optimizer. The remaining time of a step is that of the ledger and of diagnostics.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def main() -> None:
                 )
             except (ConfigError, OSError, ValueError) as error:  # for example, its data is missing
                 print(row(experiment, method, " ".join(str(error.__cause__ or error).split())))
-                break
+                continue
             step = found["step"]
             parts = [f"{found[part] / step:.1%}" for part in ("read", "gradient", "reduce", "update")]
             print(row(experiment, method, rate, f"{1e3 * step:,.0f}", *parts), flush=True)

@@ -1,10 +1,11 @@
 """Benchmarks: methods, ratios and tables; complete benchmarks take minutes."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
-from benchmarks import compress, rounds
+from benchmarks import checkpoint, compress, load, rounds
 
 
 def test_compress_builds_every_method() -> None:
@@ -20,6 +21,24 @@ def test_compress_measures_methods_beside_references(capsys: pytest.CaptureFixtu
     sent = {row[0]: row[-1] for row in rows}
     assert sent["| none"] == "1,000 |" and sent["| top_k"] == "10 |"
     assert {"| in-place add", "| torch.topk", "| squared_norm"} < sent.keys()
+
+
+def test_load_divides_a_run_into_tenths(tmp_path: Path) -> None:
+    *rows, complete = load.measure_steps(20, str(tmp_path))
+    assert [row.split(" | ")[0] for row in rows[1:]] == [
+        f"| {step} to {step + 2}" for step in range(2, 20, 2)
+    ]
+    assert complete.endswith("every step once and in order: True")
+
+
+def test_checkpoint_finds_captures_writes_and_steps_beside_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    words = ["--steps", "20", "model=mlp", "model.hidden=[16]", "workers=2"]
+    monkeypatch.setattr("sys.argv", ["checkpoint.py", *words])
+    checkpoint.main()
+    printed = capsys.readouterr().out
+    assert "| 2 checkpoints of 0 MiB |" in printed and "| share of training" in printed
 
 
 def test_ratios_are_those_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
