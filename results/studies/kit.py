@@ -1,7 +1,7 @@
 """Common code of the studies: their description, generation of pages and figures, and parts of pages."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from results import header
 from results.command import hand_out
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import WITHOUT_INTERVAL, Difference, paired_difference
-from results.escaping import in_markdown, markdown_table
+from results.escaping import in_markdown
 from results.figures.saving import Figures, save_all
 from results.read.folders import finished_runs
 from results.read.matching import warnings
@@ -144,16 +144,6 @@ def values_of(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float,
         if (value := measure.value(ours[seed])) is not None
         and (other := measure.value(theirs[seed])) is not None
     ]
-
-
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, words: int = 1) -> str:
-    """A Markdown table; the first ``words`` columns are texts, the others numbers."""
-    return markdown_table(head, rows, ["---"] * words + ["---:"] * (len(head) - words))
-
-
-def line(cells: Sequence[str]) -> str:
-    """A row of a table with cells in Markdown."""
-    return f"| {' | '.join(cells)} |"
 
 
 def notes(runs: Sequence[Run]) -> str:

@@ -177,31 +177,3 @@ def test_a_model_is_measured_by_a_process_of_its_own(
     assert "\nlink 1 Gbit/s, collectives at most 10 Gbit/s, 50 µs per message\n" in said
     # 15 x 2 / 16 x 40 MB at 125 MB/s and 30 rounds of 50 us
     assert rows(said)["dense"][:4] == ["653.5", "50.0", "2.0", "601.5"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "breakeven needs --model, or folders with runs"),
-        (["seed=1"], "breakeven needs --model, or folders with runs"),
-        (["x", "seed=1"], "seed=1 has no effect on runs"),
-    ],
-)
-def test_refusals_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "--bandwidth", "1gbit"]) == 1
-    assert capsys.readouterr().err == f"error: {said}\n"
-
-
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("model=lstm", ": give it as --model"),
-        ("workers=4", ": give it as --workers"),
-        ("budget.density=0.1", ": give it as --density"),
-    ],
-)
-def test_overrides_without_effect_are_refused(
-    word: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--model", "mlp", "--workers", "2", "--bandwidth", "1gbit", word]) == 1
-    assert capsys.readouterr().err == f"error: {word} has no effect with --model{said}\n"

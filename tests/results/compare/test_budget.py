@@ -112,22 +112,6 @@ def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "workers must be an integer >= 1, got 0" in error
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--density", "0"],
-        ["--threshold", "-1"],
-        ["--density", "1", "--to", "no/x.yaml"],
-        ["--density", "0.1", "--runs", "0"],
-        ["--density", "0.1", "--tolerance", "nan"],
-        ["--given", "powersgd=x"],
-    ],
-)
-def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 1
-    assert capsys.readouterr().err.startswith("error: --")
-
-
 @pytest.mark.usefixtures("warm_pilots")
 @pytest.mark.parametrize("word", ["+compressor=top_k"])
 def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -214,29 +214,6 @@ def test_command_writes_the_same_bytes_twice(
     assert printed.out.splitlines()[0] == str(tmp_path / "a" / "mlp-digits-error.png")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--only", "pie"], "error: no figure 'pie'; there are quality_density, quality_bytes, "),
-        (["--only", "suboptimality"], "error: nothing to draw in "),
-        (["--only", "quality_bytes", "--quality", "test/beauty"], "error: nothing to draw in "),
-    ],
-)
-def test_nothing_to_draw_is_an_error(
-    options: list[str], said: str, output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(output), "--to", str(tmp_path / "to"), *options]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith(said)
-    assert not (tmp_path / "to").exists()
-
-
-@pytest.mark.parametrize("folder", ["", "not there"])
-def test_an_empty_folder_is_one_line(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path / folder)]) == 1
-    printed = capsys.readouterr().err
-    assert printed.startswith("error: no ") and printed.count("\n") == 1
-
-
 def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layers = {"$x^$": {"elements": 9, "total_error": 1.0, "density_mean": 0.1}}
     layers["b"] = layers["$x^$"]

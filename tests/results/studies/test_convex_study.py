@@ -56,20 +56,6 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "runs"
 
 
-def test_runs_are_found_and_grouped(output: Path) -> None:
-    runs = read_runs([output])
-    assert len(runs) == 18
-    groups = by_setting(runs)
-    assert sorted(len(group) for group in groups) == [9, 9]
-    methods = by_method(groups[0])
-    assert list(methods) == [
-        f"hard_threshold, threshold 0.001, {STEP}",
-        "none",
-        f"top_k, density 0.1, {STEP}",
-    ]
-    assert [run.seed for run in methods["none"]] == [0, 1, 2]
-
-
 def test_curves_are_what_the_records_say(output: Path) -> None:
     found = next(run for run in read_runs([output]) if run.compressor == "top_k")
     lines = [json.loads(line) for line in (found.path / "metrics.jsonl").read_text().splitlines()]
@@ -185,33 +171,6 @@ def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     assert at(found, "convex/suboptimality", 100.0) == pytest.approx(curve.iloc[3:6].mean())
 
 
-def test_what_cannot_be_read_is_named_and_left_out(
-    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    shutil.copytree(output, tmp_path / "runs")
-    folders = sorted(path.parent for path in (tmp_path / "runs").rglob("summary.json"))
-    (folders[0] / "summary.json").unlink()
-    (folders[1] / "summary.json").write_text('{"status": "failed"}')
-    (folders[2] / "metrics.jsonl").write_text('{"step": 0}\n{"st')
-    assert len(read_runs([tmp_path / "runs"])) == 15
-    printed = capsys.readouterr().err
-    assert printed.count("left out") == 3
-    assert "no summary" in printed and "'failed'" in printed and "checksum in summary.json" in printed
-
-
-def test_a_run_twice_is_said_and_the_last_taken(output: Path, capsys: pytest.CaptureFixture) -> None:
-    runs = read_runs([output])
-    assert {m: len(r) for m, r in by_method([*runs[:1], *runs[:1]]).items()} == {runs[0].method: 1}
-    assert "two runs of" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("given", [["/nowhere"], ["EMPTY"]])
-def test_nothing_to_draw_is_one_line(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main([text.replace("EMPTY", str(tmp_path)) for text in given]) == 1
-    printed = capsys.readouterr().err
-    assert printed.startswith("error: no ") and printed.count("\n") == 1
-
-
 def copied(output: Path, to: Path, part: str, **changes: dict) -> Path:
     """A copy of one run folder with another config."""
     source = sorted(path.parent for path in output.rglob("summary.json") if part in str(path))[0]
@@ -263,13 +222,6 @@ def test_only_the_papers_own_settings_stand_beside_its_numbers(output: Path, tmp
         assert "| madelon_sgd | top_k, density 0.002 | mean ‖e‖² | peak | read | 0.0003 | not run |" in table
 
 
-def test_residuals_in_other_units_are_another_method(output: Path, tmp_path: Path) -> None:
-    for scale in ("step", "gradient"):
-        copied(output, tmp_path / scale, "madelon_sgd-top_k", feedback={"scale": scale})
-    methods = by_method(read_runs([tmp_path]))
-    assert list(methods) == ["top_k, density 0.1", f"top_k, density 0.1, {STEP}"]
-
-
 def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
     copied(output, tmp_path / "a", "madelon_sgd-top_k", seed=0)
     copied(output, tmp_path / "b", "madelon_sgd-hard_threshold", seed=1)
@@ -286,13 +238,3 @@ def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> 
     assert set(dict(convex.figures(runs, "paper"))) == {"heterogeneity-by-hand-by_label"}
     table = page(runs)
     assert "| heterogeneity-by-hand by_label | top_k" in table and "## Heterogeneous workers" not in table
-
-
-def test_bits_of_bytes_are_those_handed_over(output: Path) -> None:
-    """The labels say "handed over", because these bytes differ from those that left a worker."""
-    assert convex.BITS_LABELS["ledger"].startswith("bits handed over per worker")
-    table = page(read_runs([output]))
-    assert (
-        "| bits handed over per worker, 32 per value | bits handed over per worker, all | total error |"
-        in table
-    )

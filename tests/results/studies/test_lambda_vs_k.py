@@ -134,12 +134,3 @@ def test_runs_that_cannot_be_compared_are_one_line(
         write_run(tmp_path, compressor=compressor)
     assert main([str(tmp_path)]) == 1
     assert said in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A single worker sends nothing, so no pair has equal bytes."""
-    for compressor in ("top_k", "hard_threshold"):
-        write_run(tmp_path, compressor=compressor, workers=1, summary={"comm/link_bytes_sent_total": 0.0})
-    assert main([str(tmp_path)]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].endswith("workers must be at least 2, got 1: nothing leaves a single worker")

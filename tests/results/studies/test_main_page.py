@@ -68,13 +68,6 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     assert said in " ".join(text.split())
 
 
-def test_runs_of_a_single_worker_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A single worker sends nothing, so there is no ratio of bytes."""
-    write(tmp_path, "top_k", 0, workers=1)
-    assert main([str(tmp_path)]) == 1
-    assert "workers must be at least 2, got 1: nothing leaves" in capsys.readouterr().err
-
-
 def test_one_seed_has_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for compressor in ORDER:
         write(tmp_path, compressor, 0)

@@ -77,11 +77,3 @@ def test_runs_without_regret_are_refused(tmp_path: Path, capsys: pytest.CaptureF
     write_run(tmp_path)
     assert main([str(tmp_path)]) == 1
     assert "its summary has no compression/regret" in capsys.readouterr().err
-
-
-def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A single worker sends nothing, so methods cannot be matched by bytes."""
-    runs_in(tmp_path, workers=1, **dict.fromkeys(BYTES, 0.0))
-    assert main([str(tmp_path)]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].endswith("workers must be at least 2, got 1: nothing leaves a single worker")

@@ -244,21 +244,3 @@ def test_latex_is_escaped_and_balanced(output: Path) -> None:
     bodies = [line for line in text.splitlines() if line.endswith(r"\\")]
     columns = {line.replace(r"\&", "").count("&") for line in bodies}
     assert len(bodies) == 6 and len(columns) == 2  # one table with a difference column, one without
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["/nowhere"], "no folder /nowhere"),
-        (["EMPTY"], "no finished run in EMPTY"),
-        (["OUTPUT", "--baseline", "nothing"], "no run of the baseline 'nothing'; there are 'hard_threshold"),
-    ],
-)
-def test_bad_input_is_one_line(
-    output: Path, tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture
-) -> None:
-    (tmp_path / "empty").mkdir()
-    names = {"OUTPUT": str(output), "EMPTY": str(tmp_path / "empty")}
-    assert main([names.get(word, word) for word in arguments]) == 1
-    printed = capsys.readouterr().err
-    assert printed.startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}") and printed.count("\n") == 1

@@ -124,22 +124,3 @@ def test_a_setting_of_several_kinds_is_text(tmp_path: Path) -> None:
         "auto",
         "missing",
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["OUTPUT", "--wide", "a.csv", "--to", "b"], "--to has no effect with --wide and --long"),
-        (["OUTPUT", "--conventions", "--long", "a.csv"], "--long has no effect with --conventions"),
-        (["OUTPUT", "--wide", "a.xlsx"], "a table's file must end in .csv or .parquet, got a.xlsx"),
-    ],
-)
-def test_bad_input_is_one_line(
-    output: Path, tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture
-) -> None:
-    names = {"OUTPUT": str(output), "EMPTY": str(tmp_path / "empty")}
-    (tmp_path / "empty").mkdir()
-    assert main([names.get(word, word) for word in arguments]) == 1
-    printed = capsys.readouterr().err.splitlines()
-    assert printed[-1].startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}")
-    assert all(line.startswith("warning: ") for line in printed[:-1])
