@@ -44,8 +44,8 @@ def measure_kernels(options: Options, record: Record) -> None:
 
 def _measure_size(options: Options, record: Record, label: str, size: int) -> None:
     from compressors.kernels.gpu import blocks as blocks
+    from compressors.kernels.gpu import selection as selection
     from compressors.kernels.gpu.backend import GpuKernels
-    from compressors.kernels.gpu.selection import NO_FUSED_MULTIPLY_ADD
     from compressors.kernels.gpu.table import DeviceTable
 
     device = options.device
@@ -58,11 +58,7 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
     factor = torch.ones(1, device=device)
 
     def mark() -> None:
-        found = (keys, table.rows, table.masks, table.sums, table.sums_of_all, table.counts)
-        grid = (len(table.counts),)
-        blocks.mark[grid](
-            table.pieces, factor, *found, RULE=blocks.AT_LEAST.value, ADD=True, **NO_FUSED_MULTIPLY_ADD
-        )
+        selection.mark(table, factor, keys, blocks.AT_LEAST)
 
     def select(codec: Codec) -> Callable[[], object]:
         return lambda: kernels.compress([codec], [given], Step(0, 0), range(1))

@@ -59,7 +59,7 @@ class Accordion(Codec):
     traits = Traits(lossless_at={"k_low": 1.0, "k_high": 1.0})
     knob = Knob("k_low", {"k_high": 10.0}, dense_at=0.1, highest=0.1)
     examples = ({"k_low": 0.1, "k_high": 0.2, "period": 1},)
-    waits = ("2", "1 + G", "in the first step of an epoch")
+    waits = ("1 + G", "1 + G", "in the first step of an epoch")
 
     def __post_init__(self) -> None:
         for name in ("k_low", "k_high"):

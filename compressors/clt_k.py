@@ -19,11 +19,13 @@ from compressors.api import (
     CodecWithDensity,
     Communicator,
     Input,
+    Segment,
     Sparse,
     State,
     Step,
     Traits,
     backend_of,
+    inputs_of,
     squared_norm,
 )
 from compressors.core.payloads import index_dtype
@@ -43,7 +45,6 @@ class CLTK(CodecWithDensity):
     traits = Traits(linear=True, seeded=True, lossless_at={"density": 1.0, "schedule": "constant"})
     examples = ({"density": 0.1},)
     usual_feedback = "low_pass"
-    waits = ("2", "1 + 2 G", "")
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         raise TypeError("CLT-k needs choose() before encode(): the leader selects the positions")
@@ -62,7 +63,8 @@ class CLTK(CodecWithDensity):
         if leader in communicator.local_workers:
             with communicator.leading():
                 row = communicator.local_workers.index(leader)
-                own = [Input(given.segment._replace(rows=given.vector(row).unsqueeze(0))) for given in inputs]
+                # One layer each: nobody needs the counts of the layers, for which the host would wait.
+                own = inputs_of([Segment(x.name, x.vector(row)[None], ((x.size,),)) for x in inputs])
                 backend = backend_of(own[0].rows.device)
                 found = backend.compress([top_k] * len(own), own, step, range(leader, leader + 1))
                 indices = torch.cat([compressed.payloads[0].indices for compressed in found])

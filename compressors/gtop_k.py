@@ -54,7 +54,7 @@ class GTopK(ReducerWithDensity):
     traits = Traits(lossless_at={"density": 1.0, "schedule": "constant"})
     has_a_value_each = False  # later rounds carry sums
     examples = ({"density": 0.1},)
-    waits = ("2", "1 + G", "")
+    waits = ("1 + G", "1 + G", "")
 
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator

@@ -1,13 +1,16 @@
-"""Script that compiles every Triton kernel for two types of GPUs, and prints the resources of each.
+"""Script that compiles every Triton kernel for a type of GPU, and prints what each needs, one JSON line each.
 
-    python tests/helpers/compile_kernels.py
+    python tests/helpers/compile_kernels.py [capability, such as 90] [fp32|fp64]
 
 No GPU is needed. TRITON_INTERPRET must not be set.
 """
 
+import json
+import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,56 +23,40 @@ from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
 from compressors.kernels.gpu import quantising as quantising
+from compressors.kernels.gpu import reading as reading
 from compressors.kernels.gpu import surveying as surveying
-from compressors.kernels.gpu.selection import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD, SIXTEEN_WARPS
+from compressors.kernels.gpu.selection import (
+    COUNTED,
+    EIGHT_WARPS,
+    NO_FUSED_MULTIPLY_ADD,
+    SAMPLE,
+    SIXTEEN_WARPS,
+)
+from compressors.kernels.gpu.table import TILE
 
-TABLES = {
-    "pieces",
-    "rows",
-    "ends",
-    "parts",
-    "row_pieces",
-    "draws",
-    "jobs",
-    "sent",
-    "sizes",
-    "starts",
-    "found",
-}  # 64-bit tables and offsets
-NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs"}
-ENTRIES = {"factor", "values", "out", "total", "levels", "floors", "magnitudes", "tails", "thresholds"}
-TOP, HIGHEST = "the leading digit", "the highest bit"
-WARPS = {
-    largest.count_digits: EIGHT_WARPS,
-    largest.share_ties: EIGHT_WARPS,
-    largest.guess: SIXTEEN_WARPS,
+TOOL = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+WORDS = {  # arguments that are pointers to 64-bit integers, or such integers
+    *("pieces", "rows", "sizes", "begins", "first", "parts", "row_pieces", "draws", "jobs", "sent"),
+    *("starts", "found"),
 }
-EVERY = [
-    *(
-        (blocks.mark, {"RULE": rule, "ADD": add})
-        for rule, add in ((0, True), (0, False), (1, True), (2, False))
-    ),
-    *((blocks.pack, {"EXACT": exact}) for exact in (False, True)),
-    (blocks.halve, {"TILE": 1024}),
-    (blocks.total_up, {"TILE": 1024}),
-    (largest.guess, {"SAMPLE": 2**14, "TOP": HIGHEST}),
-    (largest.gather, {}),
-    (largest.count_candidates, {"SHIFT": TOP, "WIDTH": 8, "TILE": 1024}),
-    (largest.count_candidates, {"SHIFT": 0, "WIDTH": 7, "TILE": 1024, "programs": 1}),  # Triton fixes a 1
-    (largest.count_digits, {"SHIFT": TOP, "WIDTH": 8}),
-    (largest.count_digits, {"SHIFT": 0, "WIDTH": 7}),
-    (largest.choose_digit, {"SHIFT": TOP}),
-    (largest.compare, {}),
-    (largest.share_ties, {"TILE": 4096}),
-    (surveying.sample, {"SAMPLE": 2**12}),
-    *((surveying.survey, {"ALL": every}) for every in (False, True)),
-    (surveying.count_large, {}),
-    (surveying.list_large, {}),
-    (drawn.set_bits, {"TILE": 1024}),
-    (drawn.take, {"TILE": 1024}),
-    (drawn.add_rows, {"TILE": 1024}),
-    (drawn.add_sent, {"TILE": 1024}),
-]
+ENTRIES = {"factor", "values", "out", "total", "levels", "floors", "magnitudes", "tails", "thresholds"}
+NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs", "number"}
+WARPS = {
+    blocks.add_counts: SIXTEEN_WARPS,
+    largest.count_digits: EIGHT_WARPS,
+    largest.share_ties: SIXTEEN_WARPS,
+    largest.guess: SIXTEEN_WARPS,
+    surveying.sample: EIGHT_WARPS,
+}
+KINDS = {"aligned": 2, "whole": 1, "partial": 0}
+MARKS = {  # the rule, whether to add gradients, and whether to mark again
+    "threshold": (0, True, False),
+    "threshold, no gradient": (0, False, False),
+    "given": (1, True, False),
+    "norm": (2, False, False),
+}
+
+
 # Quantisers take fp32 alone.
 KINDS_OF_QUANTISERS = {
     **dict.fromkeys(("tiles", "rows", "parts", "pieces", "fields"), "*i64"),
@@ -78,25 +65,61 @@ KINDS_OF_QUANTISERS = {
     **dict.fromkeys(("scales", "norms"), "*fp32"),
     **{"packed": "*u8", "facts": "*i32", "bits": "*i32"},
 }
-QUANTISERS = [
-    (quantising.draw, {"TILE": 1024}),
-    *((quantising.sum_up, {"KIND": kind}) for kind in range(5)),
-    *((quantising.scale_parts, {"KIND": kind, "TILE": 1024}) for kind in range(5)),
-    *(
-        (kernel, {"TWO": two})
-        for kernel in (quantising.round_to_signs, quantising.add_signs)
-        for two in (0, 1)
-    ),
-    *(
-        (kernel, {"EACH": each})
-        for kernel in (quantising.round_to_ternary, quantising.add_ternary)
-        for each in (5, 8)
-    ),
-    (quantising.round_to_powers, {}),
-    (quantising.add_powers, {}),
-    *((quantising.round_to_levels, {"BITS": bits, "number": 1}) for bits in (2, 15)),
-    *((quantising.add_levels, {"BITS": bits, "FIELDS": fields}) for bits, fields in ((2, 2), (15, 5))),
-]
+
+
+def launches(bits: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """The name, the kernel and the constants of every kind of launch, for keys of so many bits."""
+    for name, (rule, add, again) in MARKS.items():
+        for kind, number in KINDS.items():
+            fixed = {"RULE": rule, "ADD": add, "KIND": number, "AGAIN": again}
+            yield f"mark, {name}, {kind}", blocks.mark, fixed
+    yield "mark, again", blocks.mark, {"RULE": 0, "ADD": False, "KIND": 0, "AGAIN": True}
+    yield "pack", blocks.pack, {"EXACT": False}
+    yield "pack, exact", blocks.pack, {"EXACT": True}
+    yield "add_counts", blocks.add_counts, {"TILE": 4 * TILE}
+    yield "halve", blocks.halve, {"TILE": TILE}
+    yield "total_up", blocks.total_up, {"TILE": TILE}
+    rounds = bits // 8
+    yield "guess", largest.guess, {"SAMPLE": SAMPLE, "TOP": bits - 2, "ROUNDS": rounds}
+    yield "gather", largest.gather, {}
+    for name, number, shift, width in (
+        ("first", 0, bits - 9, 8),
+        ("middle", 1, bits - 17, 8),
+        ("last", rounds - 1, 0, 7),
+    ):
+        fixed = {"ROUND": number, "SHIFT": shift, "WIDTH": width, "TILE": COUNTED}
+        yield f"count_digits, {name}", largest.count_digits, fixed
+    # Triton makes a constant of an argument that is 1.
+    yield "count_digits, one program", largest.count_digits, {**fixed, "programs": 1, "num_rows": 1}
+    yield "settle", largest.settle, {"ROUNDS": rounds}
+    yield "compare", largest.compare, {}
+    yield "share_ties", largest.share_ties, {"TILE": 4 * TILE}
+    for kernel in (drawn.set_bits, drawn.take, drawn.add_rows, drawn.add_sent):
+        yield kernel.__name__, kernel, {"TILE": TILE}
+    yield "sample", surveying.sample, {"SAMPLE": reading.SAMPLE}
+    yield "survey", surveying.survey, {"ALL": False}
+    yield "survey, all", surveying.survey, {"ALL": True}
+    yield "count_large", surveying.count_large, {}
+    yield "list_large", surveying.list_large, {}
+
+
+def quantisers() -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """The same of the kernels of quantisers."""
+    yield "draw", quantising.draw, {"TILE": TILE}
+    for kind in range(5):
+        yield f"sum_up, {kind}", quantising.sum_up, {"KIND": kind}
+        yield f"scale_parts, {kind}", quantising.scale_parts, {"KIND": kind, "TILE": TILE}
+    for kernel in (quantising.round_to_signs, quantising.add_signs):
+        for two in (0, 1):
+            yield f"{kernel.__name__}, {two}", kernel, {"TWO": two}
+    for kernel in (quantising.round_to_ternary, quantising.add_ternary):
+        for each in (5, 8):
+            yield f"{kernel.__name__}, {each}", kernel, {"EACH": each}
+    yield "round_to_powers", quantising.round_to_powers, {}
+    yield "add_powers", quantising.add_powers, {}
+    for bits, fields in ((2, 2), (15, 5)):
+        yield f"round_to_levels, {bits}", quantising.round_to_levels, {"BITS": bits, "number": 1}
+        yield f"add_levels, {bits}", quantising.add_levels, {"BITS": bits, "FIELDS": fields}
 
 
 def kind_of(name: str, entry: str, key: str) -> str:
@@ -107,47 +130,48 @@ def kind_of(name: str, entry: str, key: str) -> str:
         return f"*{entry}"
     if name in ("sums", "sums_of_all", "totals", "squares"):
         return "*fp64"
-    if name in ("keys", "candidates"):
+    if name in ("keys", "guesses", "candidates"):
         return f"*{key}"
-    return "*i64" if name in TABLES else "*i32"
+    return "*i64" if name in WORDS else "*i32"
 
 
-def resources(machine_code: bytes) -> str:
-    """Registers, stack and shared memory, from the CUDA tools in the triton package."""
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+def resources(machine_code: bytes) -> dict[str, int]:
+    """Registers and bytes of stack of a thread, from the CUDA tools in the triton package."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(machine_code)
         file.flush()
         told = subprocess.run(
-            [tool, "-res-usage", file.name], capture_output=True, text=True, check=True
+            [TOOL, "-res-usage", file.name], capture_output=True, text=True, check=True
         ).stdout
-    return " ".join(word for word in told.split() if word.startswith(("REG:", "STACK:", "SHARED:")))
+    found = dict(re.findall(r"(REG|STACK):(\d+)", told))
+    return {"registers": int(found["REG"]), "stack": int(found["STACK"])}
 
 
-def compile_one(
-    kernel: Any, fixed: dict[str, int], kinds: Callable[[str], str], capability: int, what: str
-) -> None:
-    names = kernel.arg_names
-    signature = {name: "constexpr" if name in fixed else kinds(name) for name in names}
-    source = ASTSource(kernel, signature, {(names.index(name),): value for name, value in fixed.items()})
-    options = NO_FUSED_MULTIPLY_ADD | WARPS.get(kernel, {})
-    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    choices = " ".join(f"{name}={value}" for name, value in fixed.items())
-    found = resources(compiled.asm["cubin"])
-    print(f"sm_{capability} {what} {kernel.__name__} {choices}: {found}", flush=True)
-
-
-def main() -> None:
-    for capability in (80, 90):
-        for entry, key in (("fp32", "i32"), ("fp64", "i64")):
-            bits = 32 if entry == "fp32" else 64
-            words = {TOP: bits - 9, HIGHEST: bits - 2}
-            for kernel, options_of_kernel in EVERY:
-                fixed = {n: words.get(v, v) for n, v in options_of_kernel.items()}
-                compile_one(kernel, fixed, partial(kind_of, entry=entry, key=key), capability, entry)
-        for kernel, fixed in QUANTISERS:
-            compile_one(kernel, fixed, KINDS_OF_QUANTISERS.__getitem__, capability, "fp32")
+def main(capability: int = 90, entry: str = "fp32") -> None:
+    key, bits = ("i32", 32) if entry == "fp32" else ("i64", 64)
+    every = [(own, partial(kind_of, entry=entry, key=key)) for own in launches(bits)]
+    if entry == "fp32":
+        every += [(own, KINDS_OF_QUANTISERS.__getitem__) for own in quantisers()]
+    for (name, kernel, fixed), kind in every:
+        names = kernel.arg_names
+        signature = {n: "constexpr" if n in fixed else kind(n) for n in names}
+        # torch's memory begins at addresses that 16 divides, and a launch notices it.
+        aligned = {
+            (i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if signature[n].startswith("*")
+        }
+        source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()}, aligned)
+        options = NO_FUSED_MULTIPLY_ADD | WARPS.get(kernel, {})
+        compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        ptx = compiled.asm["ptx"]
+        found = {
+            "name": name,
+            **resources(compiled.asm["cubin"]),
+            "barriers": ptx.count("bar.sync"),
+            "loads": len(re.findall(r"\bld\.global\b", ptx)),
+            "wide": len(re.findall(r"\bld\.global\S*\.(?:v4\.b32|v2\.b64)", ptx)),  # 16 bytes a thread
+        }
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*(int(word) if word.isdigit() else word for word in sys.argv[1:]))

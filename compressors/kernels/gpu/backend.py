@@ -55,7 +55,8 @@ def reason_unavailable() -> str:
 class GpuKernels(Backend):
     """Triton kernels for contiguous fp32 and fp64 entries; the reference for all other cases.
 
-    ``compress`` waits for the device once, for the number of selected entries; drawn positions need no wait.
+    ``compress`` waits for the device once, for the number of entries that reach a threshold, or for those of
+    several layers that are among a row's largest. No other selection waits.
     """
 
     name = f"triton {triton.__version__}"
@@ -75,7 +76,7 @@ class GpuKernels(Backend):
         rows = inputs[0].rows
         with torch.cuda.device_of(rows):  # no effect for CPU tensors
             table = self._tables.of(inputs)
-            factor = _factor(inputs)
+            factor = _factor(table, inputs)
             take = TAKES[type(rules[0])]
             self._try(type(rules[0]), take, rows)
             taken, where, sent, totals = take(table, rules, factor)
@@ -122,7 +123,7 @@ class GpuKernels(Backend):
             return super().form(inputs)
         with torch.cuda.device_of(inputs[0].rows):
             table = self._tables.of(inputs)
-            mark(table, _factor(inputs), table.masks, blocks.NOTHING)
+            mark(table, _factor(table, inputs), table.masks, blocks.NOTHING)
             norms = table.host.per_segment(add_up(table.sums_of_all, table.adding))
         return [given.segment._replace(rows=given.rows) for given in inputs], norms
 
@@ -180,8 +181,11 @@ class GpuKernels(Backend):
     def _try(self, kind: type, take: Callable[..., Taken], rows: Tensor) -> None:
         """Raise ``MethodError`` if a rule's kernels are wrong on the GPU of ``rows``; tried once."""
         if kind in trial.RULES:
-            is_right = partial(trial.is_right, kind, take, rows.dtype, rows.device)
-            self._require("selects wrong entries", kind, rows, is_right)
+            # A search among all entries is rare, and tried too.
+            takes: list[Callable[..., Taken]]
+            takes = [take, partial(take_largest, room=0)] if kind is Largest else [take]
+            tried = (partial(trial.is_right, kind, own, rows.dtype, rows.device) for own in takes)
+            self._require("selects wrong entries", kind, rows, lambda: all(own() for own in tried))
 
     def _require(self, fault: str, kind: type, rows: Tensor, is_right: Callable[[], bool]) -> None:
         key = (kind, rows.dtype, rows.device)
@@ -238,14 +242,15 @@ class GpuKernels(Backend):
         if not _can_run(inputs):
             return super().survey(inputs, levels, wanted, squares)
         with torch.cuda.device_of(inputs[0].rows):
-            table, factor = self._tables.of(inputs), _factor(inputs)
-            return reading.survey(table, factor, levels, wanted, squares)
+            table = self._tables.of(inputs)
+            return reading.survey(table, _factor(table, inputs), levels, wanted, squares)
 
     def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
         if not _can_run(inputs):
             return super().search(inputs, thresholds)
         with torch.cuda.device_of(inputs[0].rows):
-            return reading.search(self._tables.of(inputs), _factor(inputs), thresholds)
+            table = self._tables.of(inputs)
+            return reading.search(table, _factor(table, inputs), thresholds)
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]
@@ -253,7 +258,7 @@ class GpuKernels(Backend):
             return super().squared_norms(segments)
         with torch.cuda.device_of(segments[0].rows):
             table = self._tables.of(inputs)
-            mark(table, segments[0].rows.new_ones(1), table.masks, blocks.NOTHING, add=False)
+            mark(table, segments[0].rows.new_ones(1), table.masks, blocks.NOTHING)
             return table.host.per_segment(add_up(table.sums_of_all, table.adding))
 
 
@@ -265,9 +270,10 @@ def _can_run(inputs: Sequence[Input]) -> bool:
     )
 
 
-def _factor(inputs: Sequence[Input]) -> Tensor:
+def _factor(table: DeviceTable, inputs: Sequence[Input]) -> Tensor:
     """The factor on gradients, [1] in the dtype of the entries."""
-    return inputs[0].rows.new_full((1,), inputs[0].scale)
+    scale, rows = inputs[0].scale, inputs[0].rows
+    return table.kept("factor", scale, lambda: rows.new_full((1,), scale))
 
 
 def _can_add(payload: Any, compressed: Compressed) -> bool:

@@ -16,10 +16,18 @@ SIZE: tl.constexpr = tl.constexpr(2)
 FIRST_BLOCK: tl.constexpr = tl.constexpr(3)
 ROW: tl.constexpr = tl.constexpr(4)
 BASE: tl.constexpr = tl.constexpr(5)
-COLUMNS: tl.constexpr = tl.constexpr(6)
+NUMBER: tl.constexpr = tl.constexpr(6)  # of the piece, in the order of entries; programs may have another one
+COLUMNS: tl.constexpr = tl.constexpr(7)
+ADDRESS: tl.constexpr = tl.constexpr(0)  # columns of the table of rows: of the first entry,
+FIRST_WORD: tl.constexpr = tl.constexpr(1)  # the row's first word of given marks,
+ITS_GRADIENT: tl.constexpr = tl.constexpr(2)  # and the address of its gradient or 0
+ROW_COLUMNS: tl.constexpr = tl.constexpr(3)
 AT_LEAST: tl.constexpr = tl.constexpr(0)  # mark entries whose key is at least their row's
 GIVEN: tl.constexpr = tl.constexpr(1)  # marks are given, one bit per entry of a row
 NOTHING: tl.constexpr = tl.constexpr(2)
+PARTIAL: tl.constexpr = tl.constexpr(0)  # pieces that are shorter, or have no gradient where others have one
+WHOLE: tl.constexpr = tl.constexpr(1)
+ALIGNED: tl.constexpr = tl.constexpr(2)  # whole, at addresses that 16 divides
 
 
 @triton.jit
@@ -42,73 +50,132 @@ def add_halves(lanes):
 
 
 @triton.jit
-def mark(pieces, factor, keys, rows, masks, sums, sums_of_all, counts, RULE: tl.constexpr, ADD: tl.constexpr):
-    """Write p = e + factor g over e; masks and counts of selected entries; sums of the others and of all."""
+def mark(
+    pieces,
+    factor,
+    keys,
+    rows,
+    masks,
+    sums,
+    sums_of_all,
+    counts,
+    again,
+    RULE: tl.constexpr,
+    ADD: tl.constexpr,
+    KIND: tl.constexpr,
+    AGAIN: tl.constexpr,
+):
+    """Write p = e + factor g over e; masks and counts of selected entries; sums of the others and of all.
+
+    All pieces of a launch are of one ``KIND``. A thread loads four adjacent fp32 entries of an ``ALIGNED``
+    line by one instruction. They belong to four lanes of the sum, so no entry is exchanged between threads
+    before the lanes are added. With ``AGAIN``, only pieces of rows whose flag in ``again`` is set are marked.
+    """
     piece = pieces + COLUMNS * tl.program_id(0)
     size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
     row, base = tl.load(piece + ROW), tl.load(piece + BASE)
-    kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
-    p = tl.load(piece + ENTRIES).to(kind)
+    if AGAIN:  # noqa: SIM102 - a constant at compile time, unlike the inner condition
+        if tl.load(again + row) == 0:
+            return
+    pointer: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
+    p = tl.load(piece + ENTRIES).to(pointer)
     blocks = tl.arange(0, BLOCKS)
     lane = tl.arange(0, 32)[None, :]
     lanes = tl.zeros((BLOCKS, 32), tl.float64)
     of_all = tl.zeros((BLOCKS, 32), tl.float64)
-    count = tl.zeros((BLOCKS, 32), tl.int32)
+    marks = tl.zeros((BLOCKS, 32), tl.uint32)
+    there = blocks < BLOCKS if KIND != PARTIAL else blocks * 256 < size
+    if KIND == ALIGNED:
+        p = tl.multiple_of(p, 16)
     if ADD:
         gradient, by = tl.load(piece + GRADIENT), tl.load(factor)
+        g = gradient.to(pointer)
+        if KIND == ALIGNED:
+            g = tl.multiple_of(g, 16)
     if RULE == AT_LEAST:
         limit = tl.load(keys + row)
     if RULE == GIVEN:
-        bits = masks + tl.load(rows + 2 * row + 1)
+        given = masks + tl.load(rows + ROW_COLUMNS * row + FIRST_WORD)
     for line in tl.static_range(8):
         i = blocks[:, None] * 256 + line * 32 + lane
-        inside = i < size
-        x = tl.load(p + i, mask=inside, other=0.0)
-        if ADD:
-            adds = inside & (gradient != 0)
-            change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
-            x = tl.where(adds, tl.fma(change, by, x), x)
-            tl.store(p + i, x, mask=adds)
-        wide = x.to(tl.float64)
-        of_all += wide * wide
+        if KIND != PARTIAL:
+            x = tl.load(p + i)
+            if ADD:
+                x = tl.fma(tl.load(g + i), by, x)
+                tl.store(p + i, x)
+        else:
+            x = tl.load(p + i, mask=i < size, other=0.0)
+            if ADD:
+                adds = (i < size) & (gradient != 0)
+                x = tl.where(adds, tl.fma(tl.load(g + i, mask=adds, other=0.0), by, x), x)
+                tl.store(p + i, x, mask=adds)
+        of_all = add_square(of_all, x)
         if RULE == AT_LEAST:
-            marked = inside & (key_of(x, keys) >= limit)
-            word = tl.sum(marked.to(tl.uint32) << lane.to(tl.uint32), 1)
-            at = masks + (first + blocks) * 8 + line
-            tl.store(at, word.to(tl.int32, bitcast=True), mask=blocks * 256 < size)
-            count += marked.to(tl.int32)
+            marked = key_of(x, keys) >= limit
+            if KIND == PARTIAL:
+                marked = marked & (i < size)
+            marks |= marked.to(tl.uint32) << (4 * line)
             x = tl.where(marked, 0.0, x)
         if RULE == GIVEN:
             place = base + i
-            word = tl.load(bits + place // 32, mask=inside, other=0)
+            word = tl.load(given + place // 32, mask=(i < size) | (KIND != PARTIAL), other=0)
             x = tl.where(((word >> (place % 32).to(tl.int32)) & 1) != 0, 0.0, x)
         if RULE != NOTHING:
-            wide = x.to(tl.float64)
-            lanes += wide * wide
-    tl.store(sums_of_all + first + blocks, add_halves(of_all), mask=blocks * 256 < size)
+            lanes = add_square(lanes, x)
+    tl.store(sums_of_all + first + blocks, add_halves(of_all), mask=there)
     if RULE != NOTHING:
-        tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
+        tl.store(sums + first + blocks, add_halves(lanes), mask=there)
     if RULE == AT_LEAST:
-        tl.store(counts + tl.program_id(0), tl.sum(tl.sum(count, 1), 0))
+        four = tl.arange(0, 4)[None, None, :].to(tl.uint32)
+        words = tl.sum(tl.reshape(marks, (BLOCKS, 8, 4)) << four, 2)
+        at = masks + (first + blocks)[:, None] * 8 + tl.arange(0, 8)[None, :]
+        tl.store(at, words.to(tl.int32, bitcast=True), mask=there[:, None])
+        tl.store(counts + tl.load(piece + NUMBER), tl.sum(tl.sum(ones(words), 1), 0))
 
 
 @triton.jit
-def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, indices, EXACT: tl.constexpr):
-    """Move marked entries to ``values`` and ``indices``, each piece's up to its end, and set them to zero.
+def add_square(total, x):
+    """``total`` + the square of ``x``, with one rounding of the square and one of the sum.
+
+    The square of an fp32 number is exact in fp64, so one instruction may compute both.
+    """
+    wide = x.to(tl.float64)
+    return tl.fma(wide, wide, total) if x.dtype == tl.float32 else total + wide * wide
+
+
+@triton.jit
+def marks_of(masks, first, size):
+    """The marks of a piece [8 * BLOCKS] uint32, one word per line of 32 entries.
+
+    ``masks`` has 8 words per block, of four lanes each, with four bits per line: ``mark`` computes these
+    without an exchange between threads.
+    """
+    words, lanes = tl.arange(0, 8 * BLOCKS), tl.arange(0, 8)[None, :]
+    at = masks + first * 8 + (words // 8 * 8)[:, None] + lanes
+    found = tl.load(at, mask=(words // 8 * 256 < size)[:, None], other=0).to(tl.uint32, bitcast=True)
+    of_line = (found >> (words % 8 * 4).to(tl.uint32)[:, None]) & 15
+    return tl.sum(of_line << (4 * lanes).to(tl.uint32), 1)
+
+
+@triton.jit
+def pack(
+    pieces, factor, keys, masks, sums, marked, ties, counts, begins, values, indices, EXACT: tl.constexpr
+):
+    """Move marked entries to ``values`` and ``indices``, from each piece's begin on, and set them to zero.
 
     A thread has 32 entries, whose marks are one word, and visits only the marked ones, which are few.
 
     With ``EXACT``, only marked entries with keys above the row's key and the first ``ties`` equal ones are
     moved, and the sums of blocks in which marked entries stay are recomputed.
     """
-    number = tl.program_id(0)
-    piece = pieces + COLUMNS * number
+    piece = pieces + COLUMNS * tl.program_id(0)
+    number = tl.load(piece + NUMBER)
     size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
     count = tl.load(counts + number)
     kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
     p = tl.load(piece + ENTRIES).to(kind)
     words = tl.arange(0, 8 * BLOCKS)
-    word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0).to(tl.uint32, bitcast=True)
+    word = marks_of(masks, first, size)
     sent = tl.zeros((8 * BLOCKS,), tl.int32)
     if count > 0:
         most = tl.max(ones(word), 0)
@@ -129,7 +196,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
             sent = above + limit
         else:
             sent = ones(word)
-        at = tl.load(ends + number) - count + (tl.cumsum(sent, 0) - sent).to(tl.int64)
+        at = tl.load(begins + number) + (tl.cumsum(sent, 0) - sent).to(tl.int64)
         base = tl.load(piece + BASE)
         left = word
         for _ in range(most):
@@ -154,8 +221,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
             lanes = tl.zeros((BLOCKS, 32), tl.float64)
             for line in tl.static_range(8):
                 here = blocks[:, None] * 256 + line * 32 + tl.arange(0, 32)[None, :]
-                wide = tl.load(p + here, mask=kept[:, None] & (here < size), other=0.0).to(tl.float64)
-                lanes += wide * wide
+                lanes = add_square(lanes, tl.load(p + here, mask=kept[:, None] & (here < size), other=0.0))
             tl.store(sums + first + blocks, add_halves(lanes), mask=kept & (blocks * 256 < size))
 
 
@@ -172,6 +238,18 @@ def ones(word):
 def lowest(word):
     """Position of the lowest set bit of each uint32; 31 if none is set."""
     return ones(word ^ (word - 1)) - 1
+
+
+@triton.jit
+def add_counts(counts, begins, number, TILE: tl.constexpr):
+    """Running totals of ``counts`` before each of them, and the total of all, [number + 1]; one program."""
+    seen = tl.zeros((), tl.int64)
+    for tile in range(0, number, TILE):
+        i = tile + tl.arange(0, TILE)
+        own = tl.load(counts + i, mask=i < number, other=0)
+        tl.store(begins + i, seen + (tl.cumsum(own, 0) - own), mask=i < number)
+        seen += tl.sum(own, 0)
+    tl.store(begins + number, seen)
 
 
 @triton.jit

@@ -81,8 +81,9 @@ def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _floors(table: DeviceTable, factor: Tensor, ranks: np.ndarray, is_empty: np.ndarray) -> Tensor:
     """The ``ranks``-th largest magnitude [R] of a sample of each row; 0 beyond it, infinite for no tail."""
     magnitudes = factor.new_empty(table.num_rows, SAMPLE)
-    rows = (table.pieces, table.row_pieces, table.row_sizes)
-    loops.sample[(table.num_rows,)](*rows, factor, magnitudes, SAMPLE=SAMPLE, num_warps=8)
+    loops.sample[(table.num_rows,)](
+        table.rows, table.row_sizes, factor, magnitudes, SAMPLE=SAMPLE, num_warps=8
+    )
     places = upload(np.clip(ranks, 1, SAMPLE)[:, None] - 1, table.device)
     found = magnitudes.sort(descending=True).values.gather(1, places)[:, 0].clamp_(min=0)
     beyond = (ranks > SAMPLE) & (ranks > 0)

@@ -1,8 +1,8 @@
 """Selection on a GPU: launches of the kernels for each rule, for all segments and workers at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,52 +24,129 @@ NO_FUSED_MULTIPLY_ADD = {"enable_fp_fusion": False}
 # For kernels with a whole piece, or a whole sample, in registers
 EIGHT_WARPS, SIXTEEN_WARPS = {"num_warps": 8}, {"num_warps": 16}
 SAMPLE = 2**14  # entries of a row from which the key of its candidates is guessed
-MOST_PROGRAMS = 2**10  # that count the digits of all rows' candidates
+COUNTED = 2**12  # keys that a program counts at a time
+MOST_PROGRAMS = 2**10  # that count the digits of all rows' keys
 
 # Per segment the values, the indices and the elements sent [W, L]; sums of squares of remaining entries and
 # of all entries, [sum of W L] each.
 Taken = tuple[Sequence[Tensor], Sequence[Tensor | None], list[np.ndarray], Sequence[Tensor]]
-Packed = tuple[Sequence[Tensor], Sequence[Tensor], list[np.ndarray]]
 
 
-def mark(table: DeviceTable, factor: Tensor, keys: Tensor, rule: Any, *, add: bool = True) -> None:
+def mark(table: DeviceTable, factor: Tensor, keys: Tensor, rule: Any, *, again: Tensor | None = None) -> None:
+    """Form p and mark; or, given flags ``again`` [R], only mark the entries of the rows whose flag is set."""
     found = (keys, table.rows, table.masks, table.sums, table.sums_of_all, table.counts)
-    blocks.mark[(len(table.counts),)](
-        table.pieces, factor, *found, RULE=rule.value, ADD=add, **NO_FUSED_MULTIPLY_ADD
-    )
+    add, launches = table.adds, table.launches
+    if again is not None:
+        add, launches = False, [(table.pieces, blocks.PARTIAL.value)]
+    options = {"RULE": rule.value, "ADD": add, "AGAIN": again is not None, **NO_FUSED_MULTIPLY_ADD}
+    for pieces, kind in launches:
+        flags = table.counts if again is None else again
+        blocks.mark[(len(pieces),)](pieces, factor, *found, flags, KIND=kind, **options)
 
 
 def take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -> Taken:
-    own = table.host.per_row([r.threshold for r in rules], DTYPES[factor.dtype])
-    keys = upload(np.abs(own), table.device).view(_KEYS[factor.dtype])
+    dtype = DTYPES[factor.dtype]
+    thresholds = [r.threshold for r in rules]
+
+    def keys_of() -> Tensor:
+        return upload(np.abs(table.host.per_row(thresholds, dtype)), table.device).view(_KEYS[factor.dtype])
+
+    keys = table.kept("keys", (thresholds, dtype), keys_of)
     mark(table, factor, keys, blocks.AT_LEAST)
+    begins = _begins(table)
     totals = _totals(table)  # before the host waits for the counts
-    return (*_pack(table, factor, keys, table.counts, *_counted(table, table.counts)), totals)
+    sent = _counted(table, begins)
+    sizes = [int(of_segment.sum()) for of_segment in sent]
+    values, indices = _pack(table, factor, keys, begins, sum(sizes))
+    return values.split(sizes), indices.split(sizes), sent, totals
 
 
-def take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> Taken:
-    """Select the largest entries of each row, among candidates that reach a guess or among all entries."""
-    wanted = table.host.per_row([r.number for r in rules], np.dtype(np.int32))
-    keys = torch.zeros(table.num_rows, dtype=_KEYS[factor.dtype], device=table.device)
+class Search(NamedTuple):
+    """Memory and numbers for the search of the largest entries of each row."""
+
+    wanted: Tensor  # [R] int32
+    first: Tensor  # [R] int64, places of the rows' first values
+    sizes: list[int]  # values of each segment
+    sent: list[np.ndarray] | None  # elements sent, [W, 1] each; None if there are several layers
+    ranks: Tensor  # [R] int32, in the samples, of the guessed keys
+    capacity: int  # of candidates
+    guesses: Tensor  # [R], a key of each row
+    keys: Tensor  # [rounds + 1, R], after each round
+    left: Tensor  # [rounds + 1, R] int32, equals of the key to take
+    histograms: Tensor  # [rounds, R, DIGITS] int32
+    missed: Tensor  # [R] int32, whether too few entries reach the guess, or too many
+
+
+def take_largest(
+    table: DeviceTable, rules: Sequence[Largest], factor: Tensor, room: int | None = None
+) -> Taken:
+    """Select the largest entries of each row, among candidates that reach a guess or among all entries.
+
+    ``room`` is the number of candidates for which there is memory; by default one that is seldom exceeded.
+    The host waits only for the counts of several layers.
+    """
+    numbers, kind = [r.number for r in rules], _KEYS[factor.dtype]
+    search = table.kept("search", (numbers, kind, SAMPLE), lambda: _search(table, numbers, kind))
+    rows, own = table.num_rows, (search.keys, search.left, search.histograms)
+    rounds = len(search.histograms)
+    capacity = search.capacity if room is None else room
+    options = {"SAMPLE": SAMPLE, "TOP": 8 * kind.itemsize - 2, **NO_FUSED_MULTIPLY_ADD, **SIXTEEN_WARPS}
+    given = (table.rows, table.row_sizes, search.ranks, search.wanted, factor, search.guesses)
+    largest.guess[(rows,)](*given, *own, rows, ROUNDS=rounds, **options)
+    mark(table, factor, search.guesses, blocks.AT_LEAST)
+    begins = _begins(table)
+    candidates = torch.empty(capacity, dtype=kind, device=table.device)
+    entries = (table.pieces, factor, search.guesses, table.masks, table.counts)
+    largest.gather[(len(table.counts),)](*entries, begins, candidates, capacity)
+    programs = max(1, min(MOST_PROGRAMS // rows, -(-int(table.host.row_sizes.max()) // COUNTED)))
+    counted = (table.rows, table.row_sizes, table.row_pieces, search.wanted, begins, candidates, capacity)
+    digits = {"TILE": COUNTED, **EIGHT_WARPS}
+    for number, (begin, end) in enumerate(pairwise(_edges(kind))):
+        width = {"ROUND": number, "SHIFT": end, "WIDTH": begin - end}
+        largest.count_digits[(rows * programs,)](*counted, *own, rows, programs, **width, **digits)
+    decided = (table.row_pieces, search.wanted, begins, capacity, *own, search.missed, rows)
+    largest.settle[(rows,)](*decided, ROUNDS=rounds)
+    keys, left = search.keys[rounds], search.left[rounds]
+    mark(table, factor, keys, blocks.AT_LEAST, again=search.missed)
+    above, equal = torch.empty_like(table.counts), torch.empty_like(table.counts)
+    entries = (table.pieces, factor, keys, table.masks, table.counts)
+    largest.compare[(len(above),)](*entries, above, equal)
+    shared = (table.row_pieces, search.first, left, above, equal, begins)
+    largest.share_ties[(rows,)](*shared, TILE=4 * TILE, **SIXTEEN_WARPS)
+    values, indices = _pack(table, factor, keys, begins, sum(search.sizes), (above, equal))
+    totals = _totals(table)  # after the sums of blocks with unsent candidates are known
+    sent = _counted(table, begins, len(values)) if search.sent is None else search.sent
+    return values.split(search.sizes), indices.split(search.sizes), sent, totals
+
+
+def _search(table: DeviceTable, numbers: list[int], kind: torch.dtype) -> Search:
+    device, rows, workers = table.device, table.num_rows, table.host.num_workers
+    wanted = np.repeat(numbers, workers)
     ranks, capacity = _ranks(table.host.row_sizes, wanted)
-    top_bit = 8 * keys.itemsize - 2
-    of_rows = (table.row_pieces, table.row_sizes, upload(ranks, table.device))
-    options = {"SAMPLE": SAMPLE, "TOP": top_bit, **NO_FUSED_MULTIPLY_ADD, **SIXTEEN_WARPS}
-    largest.guess[(table.num_rows,)](table.pieces, *of_rows, factor, keys, **options)
-    mark(table, factor, keys, blocks.AT_LEAST)
-    keys, left = _key_of_candidates(table, factor, keys, wanted, capacity)
-    counts, ties = _share(table, factor, keys, left)
-    ends, up_to, sent = _counted(table, counts)
-    # All marked entries above a key are selected, and the first of its equals: if their number is the wanted
-    # one, they are the largest, whatever the key. It is another one if a row has too few candidates, or so
-    # many that they do not fit.
-    if not np.array_equal(np.concatenate([own.sum(1) for own in sent]), wanted):
-        keys, left = _key_of_all(table, factor, wanted)
-        mark(table, factor, keys, blocks.AT_LEAST, add=False)
-        counts, ties = _share(table, factor, keys, left)
-        ends, up_to, sent = _counted(table, counts)
-    packed = _pack(table, factor, keys, counts, ends, up_to, sent, ties)  # recomputes some sums
-    return (*packed, _totals(table))
+    rounds = len(_edges(kind)) - 1
+    is_known = set(table.host.num_layers) == {1}
+
+    def empty(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    return Search(
+        wanted=upload(wanted.astype(np.int32), device),
+        first=upload(wanted.cumsum() - wanted, device),
+        sizes=[workers * number for number in numbers],
+        sent=[np.full((workers, 1), number) for number in numbers] if is_known else None,
+        ranks=upload(ranks, device),
+        capacity=capacity,
+        guesses=empty(rows, dtype=kind),
+        keys=empty(rounds + 1, rows, dtype=kind),
+        left=empty(rounds + 1, rows),
+        histograms=empty(rounds, rows, largest.DIGITS.value),
+        missed=empty(rows),
+    )
+
+
+def _edges(kind: torch.dtype) -> list[int]:
+    """Positions between the digits of a key, the leading digit first."""
+    return [*range(8 * kind.itemsize - 1, 0, -8), 0]
 
 
 def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
@@ -86,89 +163,40 @@ def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
     return ranks, int(reached.sum())
 
 
-def _key_of_candidates(
-    table: DeviceTable, factor: Tensor, guessed: Tensor, wanted: np.ndarray, capacity: int
-) -> tuple[Tensor, Tensor]:
-    """Per row the key of its ``wanted``-th largest candidate, and the number of its equals to select."""
-    ends = table.counts.cumsum(0)
-    candidates = torch.empty(capacity, dtype=guessed.dtype, device=table.device)
-    entries = (table.pieces, factor, guessed, table.masks, table.counts, ends)
-    largest.gather[(len(table.counts),)](*entries, candidates, capacity)
-    programs = max(1, min(MOST_PROGRAMS // table.num_rows, -(-capacity // (table.num_rows * TILE))))
-    grid = (table.num_rows * programs,)
-
-    def count(keys: Tensor, histogram: Tensor, **digit: int) -> None:
-        of_rows = (table.row_pieces, ends, keys, histogram, programs)
-        largest.count_candidates[grid](candidates, capacity, *of_rows, **digit, TILE=TILE)
-
-    return _key_by_digits(table, torch.zeros_like(guessed), wanted, count)
+def _begins(table: DeviceTable) -> Tensor:
+    """The places of each piece's first marked entry, and the number of all, [P + 1] int64."""
+    begins = torch.empty(len(table.counts) + 1, dtype=torch.int64, device=table.device)
+    blocks.add_counts[(1,)](table.counts, begins, len(table.counts), TILE=4 * TILE, **SIXTEEN_WARPS)
+    return begins
 
 
-def _key_of_all(table: DeviceTable, factor: Tensor, wanted: np.ndarray) -> tuple[Tensor, Tensor]:
-    """As ``_key_of_candidates``, of all entries p."""
-    zeros = torch.zeros(table.num_rows, dtype=_KEYS[factor.dtype], device=table.device)
+def _counted(table: DeviceTable, begins: Tensor, number: int | None = None) -> list[np.ndarray]:
+    """Elements sent by segment [W, L], from the places of the pieces; the host waits.
 
-    def count(keys: Tensor, histogram: Tensor, **digit: int) -> None:
-        grid = (len(table.counts),)
-        largest.count_digits[grid](table.pieces, factor, keys, histogram, **digit, **EIGHT_WARPS)
-
-    return _key_by_digits(table, zeros, wanted, count)
-
-
-def _key_by_digits(
-    table: DeviceTable, keys: Tensor, wanted: np.ndarray, count: Callable[..., None]
-) -> tuple[Tensor, Tensor]:
-    """The keys, from zeros, digit by digit; ``count`` adds a digit's histograms."""
-    left = upload(wanted, table.device)
-    histogram = torch.zeros(table.num_rows * largest.DIGITS.value, dtype=torch.int32, device=table.device)
-    for begin, end in pairwise([*range(8 * keys.itemsize - 1, 0, -8), 0]):
-        count(keys, histogram, SHIFT=end, WIDTH=begin - end)
-        largest.choose_digit[(table.num_rows,)](histogram, keys, left, SHIFT=end)
-    return keys, left
-
-
-def _share(table: DeviceTable, factor: Tensor, keys: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
-    """Per piece the number of entries to select, and how many of them equal their row's key."""
-    above, equal = torch.empty_like(table.counts), torch.empty_like(table.counts)
-    entries = (table.pieces, factor, keys, table.masks, table.counts)
-    largest.compare[(len(above),)](*entries, above, equal)
-    largest.share_ties[(table.num_rows,)](table.row_pieces, left, above, equal, TILE=4 * TILE, **EIGHT_WARPS)
-    return above, equal
-
-
-def _counted(table: DeviceTable, counts: Tensor) -> tuple[Tensor, np.ndarray, list[np.ndarray]]:
-    """Running totals of ``counts`` [P], those at the ends of parts, and the counts by segment [W, L]."""
-    ends = counts.cumsum(0)
-    up_to = ends[table.part_ends].cpu().numpy()  # the host waits
-    return ends, up_to, table.host.per_segment(np.diff(up_to, prepend=0))
+    ``number`` is that of all of them, if it is not the last of ``begins``.
+    """
+    places = begins[table.part_edges].cpu().numpy()
+    if number is not None:
+        places[-1] = number
+    return table.host.per_segment(np.diff(places))
 
 
 def _pack(
     table: DeviceTable,
     factor: Tensor,
     keys: Tensor,
-    counts: Tensor,
-    ends: Tensor,
-    up_to: np.ndarray,
-    sent: list[np.ndarray],
-    ties: Tensor | None = None,
-) -> Packed:
-    """Pack all marked entries or, given ``ties``, the selected ``counts`` of them."""
-    values = factor.new_empty(up_to[-1])
-    indices = torch.empty(len(values), dtype=torch.int32, device=table.device)
-    found = (
-        table.pieces,
-        factor,
-        keys,
-        table.masks,
-        table.sums,
-        table.counts,
-        counts if ties is None else ties,
-    )
-    exact = ties is not None
-    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **NO_FUSED_MULTIPLY_ADD)
-    sizes = [int(of_segment.sum()) for of_segment in sent]
-    return values.split(sizes), indices.split(sizes), sent
+    begins: Tensor,
+    number: int,
+    chosen: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Pack all marked entries or, given ``chosen``, as many of each piece, and of its ties."""
+    counts, ties = chosen or (table.counts, table.counts)
+    values = factor.new_empty(number)
+    indices = torch.empty(number, dtype=torch.int32, device=table.device)
+    found = (table.pieces, factor, keys, table.masks, table.sums, table.counts, ties, counts, begins)
+    exact = chosen is not None
+    blocks.pack[(len(counts),)](*found, values, indices, EXACT=exact, **NO_FUSED_MULTIPLY_ADD)
+    return values, indices
 
 
 def _totals(table: DeviceTable) -> Sequence[Tensor]:

@@ -7,13 +7,17 @@ import triton
 import triton.language as tl
 
 from compressors.kernels.gpu.blocks import (
+    ADDRESS,
     BASE,
     BLOCKS,
     COLUMNS,
     ENTRIES,
     FIRST_BLOCK,
     GRADIENT,
+    ITS_GRADIENT,
+    NUMBER,
     ROW,
+    ROW_COLUMNS,
     SIZE,
     add_halves,
 )
@@ -30,18 +34,17 @@ def p_at(entries, gradient, i, inside, factor):
 
 
 @triton.jit
-def sample(pieces, row_pieces, sizes, factor, magnitudes, SAMPLE: tl.constexpr):
+def sample(rows, sizes, factor, magnitudes, SAMPLE: tl.constexpr):
     """Per row the magnitudes of ``SAMPLE`` entries, one of each of as many intervals; -1 beyond a short
     row."""
     row = tl.program_id(0).to(tl.int64)
-    piece = pieces + COLUMNS * tl.load(row_pieces + row)
-    size = tl.load(sizes + row)
+    own, size = rows + ROW_COLUMNS * row, tl.load(sizes + row)
     j = tl.arange(0, SAMPLE).to(tl.int64)
     there = j < size
     i = j
     if size > SAMPLE:  # with even distances, all could be of one channel
         i = (j * size + (j * 10127 % SAMPLE) * size // SAMPLE) // SAMPLE
-    x = tl.abs(p_at(tl.load(piece + ENTRIES), tl.load(piece + GRADIENT), i, there, factor))
+    x = tl.abs(p_at(tl.load(own + ADDRESS), tl.load(own + ITS_GRADIENT), i, there, factor))
     tl.store(magnitudes + row * SAMPLE + j, tl.where(there, x, -1.0))
 
 
@@ -120,18 +123,19 @@ def count_large(pieces, factor, thresholds, counts):
     i = tl.arange(0, BLOCKS * 256)
     x = p_at(tl.load(piece + ENTRIES), tl.load(piece + GRADIENT), i, i < size, factor)
     large = (i < size) & ~(tl.abs(x) < tl.load(thresholds + tl.load(piece + ROW)))
-    tl.store(counts + tl.program_id(0), tl.sum(large.to(tl.int32), 0))
+    tl.store(counts + tl.load(piece + NUMBER), tl.sum(large.to(tl.int32), 0))
 
 
 @triton.jit
 def list_large(pieces, factor, thresholds, counts, ends, found):
     """The positions in their rows of the entries that ``count_large`` counts, each piece's up to its end."""
     piece = pieces + COLUMNS * tl.program_id(0)
-    count = tl.load(counts + tl.program_id(0))
+    number = tl.load(piece + NUMBER)
+    count = tl.load(counts + number)
     if count > 0:
         size = tl.load(piece + SIZE).to(tl.int32)
         i = tl.arange(0, BLOCKS * 256)
         x = p_at(tl.load(piece + ENTRIES), tl.load(piece + GRADIENT), i, i < size, factor)
         large = (i < size) & ~(tl.abs(x) < tl.load(thresholds + tl.load(piece + ROW)))
-        at = tl.load(ends + tl.program_id(0)) - count + tl.cumsum(large.to(tl.int32), 0) - 1
+        at = tl.load(ends + number) - count + tl.cumsum(large.to(tl.int32), 0) - 1
         tl.store(found + at, tl.load(piece + BASE) + i, mask=large)
