@@ -1,14 +1,11 @@
-"""Published numbers and settings.
-
-Sahu et al., "Rethinking gradient sparsification as total error minimization", NeurIPS 2021,
-https://arxiv.org/abs/2108.00951. ``printed`` values are outputs of its released notebooks, ``read``
-values are read by eye from its figures, with an error of about a tenth of a decade. Settings are
-those of its released code. The quality of its networks is only in figures from which no value was read,
-so it is missing here.
-"""
+"""Published numbers and settings, from paper.yaml."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
 
 
 class Problem(NamedTuple):
@@ -72,129 +69,50 @@ class Training(NamedTuple):
         return 1 / (2 * math.sqrt(self.density * self.num_parameters))
 
 
-PROBLEMS = {
-    "madelon": Problem(29790805.649, 12.170929144, 0.66791955343),
-    "gisette_scale": Problem(842.8680386, 8.154616014, 0.13794947717),
-}
-OFFSETS = {"madelon": 1e-4, "gisette_scale": 0.005}  # x0 = x* + offset
+_TOLD: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+OFFSETS: dict[str, float] = {name: words.pop("offset") for name, words in _TOLD["problems"].items()}
+PROBLEMS = {name: Problem(**words) for name, words in _TOLD["problems"].items()}
 READ, ABOUT, EXACT = (
     1.26,
     3.0,
     1 + 1e-6,
 )  # accepted factors: a tenth of a decade on a figure's axis; a value read as "about"; all printed digits
-_CURVES_NOT_READ = ("f(x) - f* after the start", "‖x - x*‖² after the start")
-_FEATURES = 500  # of madelon
 
 
-def _error(peak: float, end: float, end_within: float = READ) -> tuple[Value, ...]:
-    """Mean ||e||^2 over workers, read from figures."""
-    of = ("mean ‖e‖²", "compression/error")
-    return Value(*of, "peak", peak, "read", READ), Value(*of, "end", end, "read", end_within)
+def _curve(experiment: str, compressor: str, settings: dict[str, float], **words: Any) -> ErrorCurve:
+    of = _TOLD["experiments"][experiment]
+    missing = [] if "error" in words else ["mean ‖e‖²"]
+    missing += ["f(x) - f* after the start", "‖x - x*‖² after the start"]
+    missing += [] if "kept" in words else ["bits per worker of the threshold"]
+    values = tuple(_values(of["data"], of["steps"], **words))
+    return ErrorCurve(experiment, compressor, settings, **of, values=values, missing=tuple(missing))
 
 
-def _start(problem: str, features: int) -> tuple[Value, ...]:
-    """f(x0) - f* from printed values, and ||x0 - x*||^2 from x0 = x* + offset."""
-    above = PROBLEMS[problem].start_value - PROBLEMS[problem].optimum_value
-    squared = features * OFFSETS[problem] ** 2
-    return (
-        Value("f(x) - f*", "convex/suboptimality", "start", above, "printed", EXACT),
-        Value("‖x - x*‖²", "convex/distance_squared", "start", squared, "by rule", EXACT),
-    )
+def _values(
+    data: str,
+    steps: int,
+    *,
+    error: tuple[float, float] | None = None,
+    end_is_about: bool = False,
+    kept: int = 0,
+) -> Iterator[Value]:
+    """The values known of a curve.
+
+    f(x0) - f* follows from printed values, ||x0 - x*||^2 from x0 = x* + offset; the paper counts 32 bits for
+    every value that a worker keeps.
+    """
+    if error is not None:
+        of = ("mean ‖e‖²", "compression/error")
+        yield Value(*of, "peak", error[0], "read", READ)
+        yield Value(*of, "end", error[1], "read", ABOUT if end_is_about else READ)
+    above = PROBLEMS[data].start_value - PROBLEMS[data].optimum_value
+    squared = _TOLD["features"] * OFFSETS[data] ** 2
+    yield Value("f(x) - f*", "convex/suboptimality", "start", above, "printed", EXACT)
+    yield Value("‖x - x*‖²", "convex/distance_squared", "start", squared, "by rule", EXACT)
+    if kept:
+        bits = 32.0 * kept * steps
+        yield Value("bits per worker", "comm/paper_bits_total", "end", bits, "by rule", EXACT)
 
 
-def _bits(kept: int, steps: int) -> Value:
-    """Bits as the paper counts them: 32 for every value that a worker keeps."""
-    return Value("bits per worker", "comm/paper_bits_total", "end", 32.0 * kept * steps, "by rule", EXACT)
-
-
-_SGD, _STAR, _STAR_100 = (  # data, workers, rows per worker and step (None: all), steps
-    ("madelon", 20, 1, 3000),
-    ("madelon", 20, None, 60000),
-    ("madelon", 100, None, 100000),
-)
-_START_VALUES = _start("madelon", _FEATURES)
-_TOP_1, _TOP_5 = {"density": 0.002}, {"density": 0.01}
-_CURVES_AND_BITS_NOT_READ = (*_CURVES_NOT_READ, "bits per worker of the threshold")
-_ERROR_NOT_READ = ("mean ‖e‖²",)
-ERROR_CURVES = (
-    ErrorCurve(
-        "madelon_sgd",
-        "top_k",
-        _TOP_1,
-        *_SGD,
-        (*_error(3e-4, 4e-5), *_START_VALUES, _bits(1, 3000)),
-        _CURVES_NOT_READ,
-    ),
-    ErrorCurve(
-        "madelon_sgd",
-        "hard_threshold",
-        {"threshold": 5e-4},
-        *_SGD,
-        (*_error(7e-5, 3.5e-5), *_START_VALUES),
-        _CURVES_AND_BITS_NOT_READ,
-    ),
-    ErrorCurve(
-        "madelon_gd_star_20",
-        "top_k",
-        _TOP_1,
-        *_STAR,
-        (*_error(3e-4, 1e-16, ABOUT), *_START_VALUES, _bits(1, 60000)),
-        _CURVES_NOT_READ,
-    ),
-    ErrorCurve(
-        "madelon_gd_star_20",
-        "hard_threshold",
-        {"threshold": 1e-7},
-        *_STAR,
-        (*_error(1.6e-12, 1.6e-12), *_START_VALUES),
-        _CURVES_AND_BITS_NOT_READ,
-    ),
-    ErrorCurve(
-        "madelon_gd_star_100",
-        "top_k",
-        _TOP_5,
-        *_STAR_100,
-        (*_START_VALUES, _bits(5, 100000)),
-        (*_ERROR_NOT_READ, *_CURVES_NOT_READ),
-    ),
-    ErrorCurve(
-        "madelon_gd_star_100",
-        "hard_threshold",
-        {"threshold": 1e-7},
-        *_STAR_100,
-        _START_VALUES,
-        (*_ERROR_NOT_READ, *_CURVES_AND_BITS_NOT_READ),
-    ),
-)
-_CIFAR = (8, 256, 300, 0.1)  # workers, batch per worker, epochs, rate
-# For SENet-18 on CIFAR-10 the paper prints a lambda of 4.68e-3 beside a D of 11,260,354, for which the rule
-# gives 4.712e-3. The released code builds 11,389,726 parameters, for which the rule gives 4.685e-3. GoogLeNet
-# on CIFAR-100 is printed with 6,258,500 parameters and their lambda, 6.320e-3; here too, the code builds a
-# larger network.
-TRAININGS = (
-    Training("ResNet-18 on CIFAR-10", "resnet18", "cifar10", 11_173_962, *_CIFAR),
-    Training("ResNet-18 on CIFAR-100", "resnet18", "cifar100", 11_220_132, *_CIFAR),
-    Training(
-        "SENet-18 on CIFAR-10", "senet18", "cifar10", 11_389_726, *_CIFAR, printed_parameters=11_260_354
-    ),
-    Training("SENet-18 on CIFAR-100", "senet18", "cifar100", 11_436_256, *_CIFAR),
-    Training("GoogLeNet on CIFAR-10", "googlenet", "cifar10", 6_166_250, *_CIFAR),
-    Training(
-        "GoogLeNet on CIFAR-100",
-        "googlenet_cifar100",
-        "cifar100",
-        6_402_564,
-        *_CIFAR,
-        printed_parameters=6_258_500,
-    ),
-    Training("LSTM on WikiText-2", "lstm", "wikitext2", 28_949_319, 8, 128, 90, 1.25),
-    Training(
-        "NeuMF on MovieLens-20M",
-        "neumf",
-        "movielens 20m",
-        31_832_577,
-        *(8, 131_072, 30, 0.0045),
-        density=0.095,
-        chosen_threshold=1.3e-6,
-    ),
-)
+ERROR_CURVES = tuple(_curve(**words) for words in _TOLD["curves"])
+TRAININGS = tuple(Training(**words) for words in _TOLD["trainings"])

@@ -21,43 +21,6 @@ from results.read.folders import compared_across, finished_runs
 LAYER_HEIGHT = 0.2  # inches
 
 
-def quality_density(group: Group, quality: Metric | None) -> Any:
-    """Quality at the end against the average density."""
-    return _against(group, quality, metrics.MEAN_DENSITY)
-
-
-def quality_bytes(group: Group, quality: Metric | None) -> Any:
-    """Quality at the end against all bytes that left a worker."""
-    return _against(group, quality, metrics.FINAL_BYTES)
-
-
-def total_error_bytes(group: Group, quality: Metric | None) -> Any:
-    """Total error at the end against all bytes that left a worker."""
-    return _against(group, metrics.FINAL_TOTAL_ERROR, metrics.FINAL_BYTES)
-
-
-def density(group: Group, quality: Metric | None) -> Any:
-    """Density of every step."""
-    return _curves(group, "density", [(metrics.STEPS, metrics.DENSITY)])
-
-
-def error(group: Group, quality: Metric | None) -> Any:
-    """Error of every step, and total error so far."""
-    pairs = [(metrics.STEPS, metrics.ERROR), (metrics.STEPS, metrics.TOTAL_ERROR)]
-    return _curves(group, "compression error", pairs)
-
-
-def loss(group: Group, quality: Metric | None) -> Any:
-    """Training loss over steps and bytes."""
-    return _curves(group, "training loss", [(metrics.STEPS, metrics.LOSS), (metrics.BYTES, metrics.LOSS)])
-
-
-def suboptimality(group: Group, quality: Metric | None) -> Any:
-    """f(x) - f* of convex runs over bytes and epochs."""
-    what = metrics.SUBOPTIMALITY
-    return _curves(group, "suboptimality", [(metrics.BYTES, what), (metrics.EPOCHS, what)])
-
-
 def layers(group: Group, quality: Metric | None) -> Any:
     """Average density and total error of every layer."""
     drawn = panels.layered(group)
@@ -71,18 +34,40 @@ def layers(group: Group, quality: Metric | None) -> Any:
     return sheet.of_group(group, drawn, title, shown, height, share_y=True)
 
 
+def _against(group: Group, y: Metric | None, x: Metric) -> Any:
+    if y is None:
+        raise NothingToDraw("no run has a quality")
+    drawn = panels.ended(group, x.name, y.name)
+    title = f"{group.subject}: {y.title} against {x.title}"
+    return sheet.of_group(group, drawn, title, [description.points(drawn, x, y)])
+
+
+def _curves(what: str, pairs: Sequence[tuple[Metric, Metric]], group: Group, _: Metric | None) -> Any:
+    needed = {metric.name for pair in pairs for metric in pair} - {metrics.STEPS.name}
+    drawn = panels.recorded(group, *sorted(needed))
+    shown = [description.curves(drawn, x, y, panels.MOST_POINTS) for x, y in pairs]
+    against = " and ".join(dict.fromkeys(x.title for x, _ in pairs))
+    return sheet.of_group(group, drawn, f"{group.subject}: {what} against {against}", shown)
+
+
+# By name. Each takes a group and the metric of its quality; values are those at the end unless said.
 FIGURES: dict[str, Callable[[Group, Metric | None], Any]] = {
-    figure.__name__: figure
-    for figure in (
-        quality_density,
-        quality_bytes,
-        total_error_bytes,
-        density,
-        error,
-        layers,
-        loss,
-        suboptimality,
-    )
+    "quality_density": partial(_against, x=metrics.MEAN_DENSITY),
+    "quality_bytes": partial(_against, x=metrics.FINAL_BYTES),
+    "total_error_bytes": lambda group, _: _against(group, metrics.FINAL_TOTAL_ERROR, metrics.FINAL_BYTES),
+    "density": partial(_curves, "density", [(metrics.STEPS, metrics.DENSITY)]),  # of every step
+    "error": partial(  # of every step, and total error so far
+        _curves,
+        "compression error",
+        [(metrics.STEPS, metrics.ERROR), (metrics.STEPS, metrics.TOTAL_ERROR)],
+    ),
+    "layers": layers,
+    "loss": partial(_curves, "training loss", [(metrics.STEPS, metrics.LOSS), (metrics.BYTES, metrics.LOSS)]),
+    "suboptimality": partial(
+        _curves,
+        "suboptimality",
+        [(metrics.BYTES, metrics.SUBOPTIMALITY), (metrics.EPOCHS, metrics.SUBOPTIMALITY)],
+    ),
 }
 
 
@@ -129,19 +114,3 @@ def figures_of(
         judged_by = metrics.quality(group.runs, quality)
         for name in names:
             yield f"{group.stem}-{name}", partial(FIGURES[name], group, judged_by)
-
-
-def _against(group: Group, y: Metric | None, x: Metric) -> Any:
-    if y is None:
-        raise NothingToDraw("no run has a quality")
-    drawn = panels.ended(group, x.name, y.name)
-    title = f"{group.subject}: {y.title} against {x.title}"
-    return sheet.of_group(group, drawn, title, [description.points(drawn, x, y)])
-
-
-def _curves(group: Group, what: str, pairs: list[tuple[Metric, Metric]]) -> Any:
-    needed = {metric.name for pair in pairs for metric in pair} - {metrics.STEPS.name}
-    drawn = panels.recorded(group, *sorted(needed))
-    shown = [description.curves(drawn, x, y, panels.MOST_POINTS) for x, y in pairs]
-    against = " and ".join(dict.fromkeys(x.title for x, _ in pairs))
-    return sheet.of_group(group, drawn, f"{group.subject}: {what} against {against}", shown)
