@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from compressors.api import (
@@ -25,7 +24,7 @@ from compressors.api import (
     take,
 )
 from compressors.core.payloads import as_indices, index_dtype
-from compressors.core.randomness import distinct_coordinates
+from compressors.core.randomness import coordinates_on, distinct_coordinates
 from compressors.core.rules import Drawn
 from compressors.parts.knob import DENSITY
 
@@ -88,7 +87,12 @@ class RandomK(CodecWithDensity):
         return Drawn(positions, _UNROTATED, payload)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        where = torch.from_numpy(self._draw(x.numel(), step)).to(x.device, non_blocking=True)
+        drawn = (
+            step.derive_seed(shared=self.shared_coordinates),
+            x.numel(),
+            self.elements_at(step, x.numel()),
+        )
+        where = coordinates_on(*drawn, x.device)
         if not self.unbiased:
             return take(x, where)
         kept, share = x.index_select(0, where), x.numel() / max(1, len(where))

@@ -7,7 +7,14 @@ import numpy as np
 import torch
 from chances import hoeffding
 
-from compressors.core.randomness import derive_seed, random_bits, uniform
+from compressors.core.randomness import (
+    MANY,
+    derive_seed,
+    distinct_coordinates,
+    draw_coordinates,
+    random_bits,
+    uniform,
+)
 
 SIZE = 20_000
 
@@ -41,3 +48,9 @@ def test_uniform_numbers() -> None:
         counts = torch.histc(drawn.double(), 50, 0, 1)
         sigma = math.sqrt(SIZE / 50)
         assert (counts - SIZE / 50).abs().max() < 6 * sigma
+
+
+def test_coordinates_drawn_on_a_device_are_those_of_the_host() -> None:
+    for seed, size, count in ((1, 10**6, MANY), (2**63 - 5, 4 * MANY + 5, MANY), (7, 5 * 10**6, 10**6)):
+        found = draw_coordinates(seed, size, count, torch.device("cpu"))
+        assert torch.equal(found, distinct_coordinates(seed, size, count))
