@@ -5,8 +5,10 @@
 The vectors have 11 M, 100 M and 1 B fp32 entries, one segment of one worker. The reference is a copy of as
 many bytes as the operation moves by definition: 12 per entry for a selection with its error (e and g are
 read, p is written). "mark" is the kernel that adds, marks and sums; "select" is the whole selection,
-including the wait for the count. Times are medians of the device's times; caches are overwritten before each
-measurement. On a CPU (for tests) the kernels run in Triton's interpreter.
+including the wait for the count, and "select from p" that from a p that is ready. A user of torch writes the
+addition, the magnitudes, ``topk`` and a scatter; this is measured beside it. Times are medians of the
+device's times; caches are overwritten before each measurement. On a CPU (for tests) the kernels run in
+Triton's interpreter.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.goals import OF_READY
 from benchmarks.gpu.machine import datasheet_bandwidth
 from benchmarks.gpu.measuring import Options, Record, attempt, kernel_milliseconds, lone_group
 from benchmarks.gpu.selection import check_many, check_size
@@ -24,11 +27,12 @@ from compressors.random_k import RandomK
 from compressors.top_k import TopK
 
 TOPK = "torch.topk(p.abs(), k)"
+OF_TORCH = f"add, abs, topk and scatter of torch {torch.__version__}"
 
 
 def measure_kernels(options: Options, record: Record) -> None:
     """Measure the kernels, ``torch.topk`` and PowerSGD, and check what the kernels select."""
-    steps = ((_measure_size, "kernels", 48), (check_size, "what the kernels select", 48))
+    steps = ((_measure_size, "kernels", 52), (check_size, "what the kernels select", 48))
     for work, what, bytes_an_entry in steps:
         for label, size in sizes_of(options).items():
             name = f"{what} at {label}"
@@ -63,6 +67,15 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
     def select(codec: Codec) -> Callable[[], object]:
         return lambda: kernels.compress([codec], [given], Step(0, 0), range(1))
 
+    k = elements_of(DENSITY, size)
+
+    def by_torch() -> None:
+        rest[0].add_(gradient[0])
+        where = torch.topk(rest[0].abs(), k).indices
+        rest[0].gather(0, where)
+        rest[0].scatter_(0, where, 0)
+
+    ready = torch.empty_like(gradient)
     work: dict[str, Callable[[], object]] = {
         "add": lambda: rest.add_(gradient),
         "mark, threshold 0.1 %": mark,
@@ -71,7 +84,9 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
         "select, Top-k 0.1 %": select(TopK(density=DENSITY)),
         "select, Top-k 1 %": select(TopK(density=0.01)),
         "select, random 0.1 %": select(RandomK(density=DENSITY)),
-        TOPK: lambda: torch.topk(gradient[0].abs(), elements_of(DENSITY, size)),
+        OF_READY: lambda: kernels.compress([TopK(density=DENSITY)], [whole(ready)], Step(0, 0), range(1)),
+        TOPK: lambda: torch.topk(gradient[0].abs(), k),
+        OF_TORCH: by_torch,
     }
     copied = yardstick.copy_milliseconds()
     sold = datasheet_bandwidth(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
@@ -82,14 +97,21 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
         return found | ({"share_of_datasheet": speed / sold} if sold else {})
 
     record("bandwidth", size=label, work="copy", ms=copied, **of_bandwidth(copied))
-    taken = {name: yardstick.time(one, rest.zero_) for name, one in work.items()}
+
+    def before() -> None:
+        rest.zero_()
+        ready.copy_(gradient)
+
+    taken = {name: yardstick.time(one, before) for name, one in work.items()}
     for name, times in taken.items():
         row = {"ms": times.median, "lowest_ms": times.lowest, "highest_ms": times.highest}
-        if name != TOPK:  # another operation, for comparison
+        if name not in (TOPK, OF_TORCH):  # other operations, for comparison
             row |= of_bandwidth(times.median)
         row["times_faster_than_topk"] = taken[TOPK].median / times.median
+        if name in (OF_READY, "select, Top-k 0.1 %"):
+            row |= {"times_faster_than_torch": taken[OF_TORCH].median / times.median, "torch": OF_TORCH}
         if name.startswith("select"):
-            rest.zero_()
+            before()
             each = kernel_milliseconds(work[name], device)
             if each:
                 row["kernels_ms"] = sum(each.values())

@@ -1,6 +1,8 @@
-"""`make gpu` on a CPU: its parts in small sizes, time limits and failures of parts, the page."""
+"""`make gpu` on a CPU: its parts in small sizes, time limits and failures of parts, the page.
 
-import ast
+The slow test runs every part; the others are about what goes wrong, and about the goals.
+"""
+
 import json
 import re
 import subprocess
@@ -8,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +21,28 @@ from interpreter import install
 from torch import Tensor
 
 from benchmarks.gpu import __main__ as driver
-from benchmarks.gpu import job, kernel_tests, machine, measuring, methods, nccl, paper, sizes, step
-from benchmarks.gpu.goals import BANDWIDTH, SIZES, judge
+from benchmarks.gpu import job, kernel_tests, machine, measuring, methods, nccl, sizes, step
+from benchmarks.gpu.goals import OF_READY, SIZES, judge
 from benchmarks.gpu.measuring import Options, lone_group
 from benchmarks.gpu.page import page, tables
 from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
 
 ROOT = Path(__file__).parents[1]
-MEASURED = ("step_ms", "gradient_ms", "reduce_ms", "first_step_ms", "loss")
 METHODS = {path.stem for path in (ROOT / "conf" / "compressor").glob("*.yaml")}
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
+needs_interpreter = pytest.mark.skipif(
+    torch.cuda.is_available() or find_spec("triton") is None, reason="the kernels are not interpreted"
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def interpreter(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton")
-    if torch.cuda.is_available():
-        pytest.skip("with a GPU the kernels are not interpreted")
-    install()
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
 
 
 def rows_of(measure: Callable[[Options, Any], None], seconds: float = 600.0) -> dict[str, list[dict]]:
@@ -58,23 +57,37 @@ def rows_of(measure: Callable[[Options, Any], None], seconds: float = 600.0) -> 
     return found
 
 
-@pytest.mark.usefixtures("interpreter")
+def verdicts(table: str, rows: list[dict], *, quick: bool = False) -> dict[str, str]:
+    """The verdicts on all goals for which ``rows`` have numbers."""
+    goals = judge([{"table": table, **row} for row in rows], quick)
+    return {f"{goal.what}: {goal.found}": goal.verdict for goal in goals if goal.found}
+
+
+@needs_interpreter
 def test_kernels_are_measured_and_select_what_the_reference_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import kernels_cuda
 
+    install()
     monkeypatch.setitem(sizes.QUICK, "tiny", 4400)
     found = rows_of(kernels_cuda.measure_kernels)
-    work = {row["work"] for row in found["bandwidth"]}
-    assert {"copy", "select, threshold 0.1 %", "select, Top-k 0.1 %", "torch.topk(p.abs(), k)"} <= work
+    by_work = {row["work"]: row for row in found["bandwidth"]}
+    assert {"copy", "select, threshold 0.1 %", "select, Top-k 0.1 %", OF_READY} <= by_work.keys()
+    assert f"of torch {torch.__version__}" in by_work[OF_READY]["torch"]
     assert [row["result"] for row in found["checks"]] == 2 * ["equal"] + 3 * ["found"]
     assert found["PowerSGD"][0]["elements"] == 4400
+    monkeypatch.setattr(sizes, "free_bytes", lambda device: 1000)
+    found = rows_of(kernels_cuda.measure_kernels)
+    assert found.keys() == {"not measured"}
+    assert "GiB of memory" in found["not measured"][0]["reason"]
 
 
-@pytest.mark.usefixtures("interpreter")
+@needs_interpreter
 def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.gpu import selection
     from compressors.kernels.gpu.backend import GpuKernels
     from compressors.kernels.reference import Backend
+
+    install()
 
     def forgets(self: object, *arguments: Any) -> list:
         (found,) = Backend().compress(*arguments)
@@ -88,19 +101,16 @@ def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = rows_of(check)["checks"]
     assert [row["result"] for row in found] == 2 * ["differ: values"] + 3 * ["WRONG"]
-    assert judge([{"table": "checks", **row} for row in found], True)[1].verdict == "missed"
+    assert set(verdicts("checks", found, quick=True).values()) == {"missed"}
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_every_method_is_measured() -> None:
-    found = rows_of(methods.measure)
-    assert {row["method"].split(",")[0] for row in found["methods"]} == METHODS
+def test_every_method_is_measured_and_one_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert {row["method"].split(",")[0] for row in rows_of(methods.measure)["methods"]} == METHODS
     over = rows_of(methods.measure, seconds=0.0)
     assert {row["what"].split(",")[0].split(" at ")[0] for row in over["not measured"]} == METHODS
 
-
-@pytest.mark.usefixtures("one_thread")
-def test_one_method_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def times(options: Options, yardstick: object, case: object, drawn: Tensor) -> dict[str, float]:
         if str(case) == "qsgd":
             raise RuntimeError("no kernel image\nis available")
@@ -110,35 +120,18 @@ def test_one_method_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch
     found = rows_of(methods.measure)
     assert found["failures"] == [{"what": "qsgd at tiny", "error": "RuntimeError: no kernel image"}]
     assert {row["method"].split(",")[0] for row in found["methods"]} == METHODS - {"qsgd"}
-    every = [{"table": name, **row} for name, rows in found.items() for row in rows]
-    assert "missed" in [goal.verdict for goal in judge(every, True)]
+    assert "missed" in verdicts("failures", found["failures"], quick=True).values()
 
 
-@pytest.mark.usefixtures("interpreter")
-def test_sizes_without_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks import kernels_cuda
-
-    monkeypatch.setattr(sizes, "free_bytes", lambda device: 1000)
-    found = rows_of(kernels_cuda.measure_kernels)
-    assert found.keys() == {"not measured"}
-    assert "GiB of memory" in found["not measured"][0]["reason"]
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_steps() -> None:
+def test_steps_and_their_memory() -> None:
     found = rows_of(step.measure)
     assert "compression_by" in found["backend"][0]
-    rows = found["steps"]
-    assert len(rows) == 2 * (1 + 2 * len(step.METHODS))
-    for row in rows:
+    assert len(found["steps"]) == 2 * (1 + 2 * len(step.METHODS))
+    for row in found["steps"]:
         if "scope" in row:
             parts = [row[f"{name}_ms"] for name in ("gradient", "reduce", "ledger", "update")]
             assert min(parts) > 0 and max(parts) < row["step_ms"]
             assert row["share_of_step"] == (row["reduce_ms"] + row["ledger_ms"]) / row["step_ms"]
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_memory_of_steps() -> None:
     rows = rows_of(step.measure_memory)["memory"]
     assert all(row["peak_mib"] > row.get("gradients_mib", 0) for row in rows)
     with_feedback = [row for row in rows if row.get("residuals_mib")]
@@ -146,84 +139,30 @@ def test_memory_of_steps() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_precision_and_compiler() -> None:
-    rows = rows_of(step.measure_precision)["precision"]
-    assert not any("failed" in row for row in rows)
-    assert [row["graph_breaks"] for row in rows if "graphs" in row] == [0, 0]
-    assert max(row["loss"] for row in rows) < 1.1 * min(row["loss"] for row in rows)
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_one_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(device: torch.device) -> None:
-        raise ValueError("this device does not compute in bf16")
-
-    monkeypatch.setattr(step, "require_bf16", refuse)
-    monkeypatch.setattr(step.Training, "measured", lambda *_: dict.fromkeys(MEASURED, 1.0))
-    rows = rows_of(step.measure_precision)["precision"]
-    failed = [row["failed"] for row in rows if "failed" in row]
-    assert failed[:2] == 2 * ["this device does not compute in bf16"]
-    assert failed[2:] == ["torch.compile compiled nothing", "this device does not compute in bf16"]
-    (goal,) = (g for g in judge([{"table": "precision", **r} for r in rows], True) if g.found == "2 of 6")
-    assert goal.verdict == "missed"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_the_papers_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DATA_DIR", raising=False)
-    rows = rows_of(paper.measure)["paper"]
-    assert [row["method"] for row in rows] == list(paper.METHODS)
-    for row in rows:
-        assert "random images" in row["data"]
-        expected = row["steps_of_them"] * row["step_ms"] + 2 * 300 * row["evaluation_ms"]
-        assert row["hours_for_300_epochs"] == pytest.approx(expected / 3.6e6)
-
-
-@pytest.mark.slow
-def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """run.py accepts the commands, differences between devices are found, a failed command is an error."""
-    asked: list[dict] = []
-    wrong: dict[str, float] = {}
+@pytest.mark.parametrize("quantity", ["", "bytes_sent", "accuracy"])
+def test_the_default_job(quantity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run.py accepts the commands, and a ``quantity`` that differs between the devices is found."""
 
     def start(overrides: list[str], seconds: float) -> subprocess.CompletedProcess:
         config = resolved(*overrides)
-        asked.append({key: config[key] for key in ("device", "seed", "workers")})
         numbers = dict.fromkeys(job.NUMBERS, 0.5) | {"test/accuracy": 0.9 + 0.01 * config["seed"]}
-        folder = Path(config["output"]) / "name" / "id"
-        folder.mkdir(parents=True)
-        numbers |= wrong if config["device"] == "cuda" else {}
+        if config["device"] == "cuda":
+            numbers |= {key: 0.94 for key, name in job.NUMBERS.items() if name == quantity}
+        (folder := Path(config["output"]) / "name" / "id").mkdir(parents=True)
         (folder / "summary.json").write_text(json.dumps(numbers))
         return subprocess.CompletedProcess(overrides, 0, "", "")
 
     monkeypatch.setattr(job, "_start", start)
-    monkeypatch.setattr(job.os, "cpu_count", lambda: 1)
-    assert all(row["agrees"] for row in rows_of(job.measure)["comparison"])
-    on_gpu = Options(torch.device("cuda"), False, time.monotonic() + 60)
-    for wrong in ({}, {"comm/bytes_sent_total": 0.6}, {"test/accuracy": 0.94}):
-        asked.clear()
-        rows: list[dict] = []
-        job.measure(on_gpu, lambda table, /, rows=rows, **row: rows.append({"table": table, **row}))
-        agrees = {row["quantity"]: row["agrees"] for row in rows if row["table"] == "comparison"}
-        assert agrees.keys() == {"bytes_sent", "density", "accuracy"}
-        named = {"comm/bytes_sent_total": "bytes_sent", "test/accuracy": "accuracy"}
-        assert [name for name, fine in agrees.items() if not fine] == [named[key] for key in wrong]
-    assert sorted(own["device"] for own in asked) == 4 * ["cpu"] + 4 * ["cuda"]
-    assert {own["seed"] for own in asked} == {0, 1, 2} and {own["workers"] for own in asked} == {8}
-    monkeypatch.setattr(job, "_start", lambda o, s: subprocess.CompletedProcess(o, 1, "", "error: no data"))
-    with pytest.raises(RuntimeError, match=r"run\.py compressor=top_k .*: error: no data"):
-        rows_of(job.measure)
+    rows: list[dict] = []
+    options = Options(torch.device("cuda"), False, time.monotonic() + 60)
+    job.measure(options, lambda table, /, **row: rows.append({"table": table, **row}))
+    agrees = {row["quantity"]: row["agrees"] for row in rows if row["table"] == "comparison"}
+    assert agrees == {name: name != quantity for name in ("bytes_sent", "density", "accuracy")}
 
 
 def test_collectives_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     with lone_group(torch.device("cpu")):
-        found = [what for what, _ in nccl._run_checks(1, 0, torch.device("cpu"), True)]
-    assert len(found) == 7
-
-
-def test_a_wrong_sum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+        assert len(list(nccl._run_checks(1, 0, torch.device("cpu"), True))) == 7
     monkeypatch.setattr(nccl.Communicator, "all_reduce_mean", lambda self, rows: [r[0] for r in rows])
     with pytest.raises(AssertionError, match="worker_order"):
         nccl._check_sums(1, 0, torch.device("cpu"))
@@ -241,15 +180,12 @@ def test_tests_are_counted_and_failures_named(monkeypatch: pytest.MonkeyPatch, t
     assert found["failed tests"][0]["test"] == "test_b"
     assert found["not measured"] == [{"what": "tests/other.py", "reason": "no_such_package missing"}]
     assert "one is not two" in found["failed tests"][0]["why"]
-    monkeypatch.setattr(kernel_tests.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 4))
-    with pytest.raises(SystemExit, match="pytest ended with status 4"):
-        rows_of(kernel_tests.measure)
 
 
 WRITE = "import sys, pathlib; file = pathlib.Path(sys.argv[-1][7:]); "
 
 
-def test_what_a_part_left_is_kept_however_it_ends() -> None:
+def test_rows_of_a_part_are_kept_however_it_ends() -> None:
     row = WRITE + 'file.write_text(\'{"table": "tests"}\\n{"table": "ha\'); '
     done = driver.supervise([sys.executable, "-c", row], 20)
     assert done["status"] == "done" and done["rows"] == [{"table": "tests"}] and "last_lines" not in done
@@ -259,14 +195,11 @@ def test_what_a_part_left_is_kept_however_it_ends() -> None:
 
 
 def test_a_part_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
-    """The part is ended at its time limit."""
     mark = tmp_path / "alive"
     other = f"import time, pathlib; time.sleep(1.6); pathlib.Path({str(mark)!r}).touch()"
-    script = (
-        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {other!r}]); time.sleep(60)"
-    )
+    command = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {other!r}])"
     started = time.monotonic()
-    found = driver.supervise([sys.executable, "-c", script], 1.0)
+    found = driver.supervise([sys.executable, "-c", f"{command}; time.sleep(60)"], 1.0)
     assert time.monotonic() - started < 10
     assert found["status"] == "ended after its 1 s" and found["rows"] == []
     time.sleep(1.2)
@@ -276,45 +209,45 @@ def test_a_part_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None
 GPU = {"name": "NVIDIA H200", "memory_gib": 139.8, "multiprocessors": 132, "capability": "9.0"}
 MACHINE = {
     "versions": {"python": "3.12.3", "torch": "2.11.0+cu130"},
-    "system": "Linux",
-    "processor": "X",
-    "cores": 16,
     "gpus": [GPU | {"datasheet_gigabytes_per_second": machine.datasheet_bandwidth(GPU["name"])}],
-    "torch_cuda": "13.0",
-    "cudnn": 91000,
-    "nccl": "2.28",
-    "driver": "580",
-    "convolutions_in_tf32": True,
+    **{"system": "Linux", "processor": "X", "cores": 16, "convolutions_in_tf32": True},
+    **{"torch_cuda": "13.0", "cudnn": 91000, "nccl": "2.28", "driver": "580"},
 }
 
 
-def command_line(monkeypatch: pytest.MonkeyPatch, found: dict, *words: str, machine: dict = MACHINE) -> int:
-    """The command line of the driver, with parts that end as in ``found``."""
+def command_line(monkeypatch: pytest.MonkeyPatch, run: Any, *words: str, machine: dict = MACHINE) -> int:
+    """The command line of the driver, with parts that ``run`` or end as in it."""
     monkeypatch.setattr(driver, "_machine", lambda: json.loads(json.dumps(machine)))
-    monkeypatch.setattr(driver, "_run", lambda name, *_: dict(found[name]))
+    monkeypatch.setattr(driver, "_run", run if callable(run) else lambda name, *_: dict(run[name]))
     return driver.main(words)
 
 
-BARE = {"gpus": []}
-LACKING = [
-    (BARE, "missing: GPU: torch sees none"),
-    (BARE | {"torch_cuda": None, "versions": {"torch": "2.13.0+cpu"}}, "2.13.0+cpu is a build without CUDA"),
-    ({"versions": {"torch": "2.4.1"}}, "missing: torch: 2.4.1 is older than 2.9"),
+BUILD = {"gpus": [], "torch_cuda": None, "versions": {"torch": "2.13.0+cpu"}}
+REFUSED = [
+    ({"gpus": []}, "--commit=a", "missing: GPU: torch sees none"),
+    (BUILD, "--commit=a", "missing: GPU: torch 2.13.0+cpu is a build without CUDA"),
+    ({"versions": {"torch": "2.4.1"}}, "--commit=a", "missing: torch: 2.4.1 is older than 2.9"),
+    ({}, "--parts=x", "error: --parts must be some of tests, band"),
+    ({}, "--device=cpu", "error: --device cpu measures nothing: it needs --quick"),
+    ({}, "--together=x", "error: --together must be some of the parts tests"),
 ]
 
 
-@pytest.mark.parametrize(("lacks", "said"), LACKING)
-def test_without_a_gpu_it_says_so_and_leaves_no_page(
-    lacks: dict, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+@pytest.mark.parametrize(("lacks", "word", "said"), REFUSED)
+def test_refusals_leave_no_page(
+    lacks: dict,
+    word: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    tmp_path: Path,
 ) -> None:
-    assert command_line(monkeypatch, {}, f"--out={tmp_path}", machine=MACHINE | lacks) == 1
-    assert said in capsys.readouterr().out
+    assert command_line(monkeypatch, {}, f"--out={tmp_path}", word, machine=MACHINE | lacks) == 1
+    assert said in "".join(capsys.readouterr())
     assert not list(tmp_path.iterdir())
 
 
-def test_parts_together_run_at_the_same_time_and_the_page_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_parts_together_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     both = threading.Barrier(2, timeout=30)  # raises unless two parts are inside at once
     order = []
 
@@ -324,14 +257,11 @@ def test_parts_together_run_at_the_same_time_and_the_page_says_so(
         order.append(name)
         return {"status": "done", "rows": [], "seconds": 1.0}
 
-    monkeypatch.setattr(driver, "_machine", lambda: json.loads(json.dumps(MACHINE)))
-    monkeypatch.setattr(driver, "_run", run)
-    driver.main([f"--out={tmp_path}", "--parts=step,tests,job", "--together=job,tests", "--commit=abc"])
+    words = ("--parts=step,tests,job", "--together=job,tests", "--commit=abc")
+    command_line(monkeypatch, run, f"--out={tmp_path}", *words)
     assert set(order[:2]) == {"tests", "job"} and order[2] == "step"
     text = (tmp_path / "gpu.md").read_text()
-    assert (
-        "at the same time as job" in text and "at the same time as tests" in text and "upper bounds" in text
-    )
+    assert all(f"at the same time as {name}" in text for name in ("job", "tests")) and "upper bounds" in text
     assert "beside" not in json.loads((tmp_path / "numbers.json").read_text())["parts"]["step"]
 
 
@@ -350,34 +280,18 @@ driver.main(["--out={tmp_path}", "--parts=tests,job", "--together=tests,job", "-
     assert b"KeyboardInterrupt" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--parts", "x"], "tests, band"),
-        (["--device=cpu"], "--quick"),
-        (["--parts=step,job", "--together=tests"], "--together must be some of the parts step, job"),
-    ],
-)
-def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
-    assert driver.main(words) == 1
-    assert said in capsys.readouterr().err
-
-
-def test_a_page_of_what_ran_and_of_what_could_not(
+def test_the_page_has_the_parts_that_ran_and_keeps_earlier_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
     """Parts with missing packages are left out; a later command for one part keeps the other numbers."""
     spec = driver.importlib.util.find_spec
     monkeypatch.setattr(driver.importlib.util, "find_spec", lambda n: None if n == "hydra" else spec(n))
-    fast = [
-        {"table": "bandwidth", "size": s, "work": "select, Top-k 0.1 %", "share_of_copy": 0.8} for s in SIZES
-    ]
+    row = {"table": "bandwidth", "work": "select, Top-k 0.1 %", "share_of_copy": 0.8}
     found = {name: {"status": "done", "rows": [], "seconds": 1.0} for name in PARTS}
-    found["bandwidth"]["rows"] = fast
+    found["bandwidth"]["rows"] = [row | {"size": size} for size in SIZES]
     found["nccl"] = {"status": "ended after its 35 s", "rows": [], "last_lines": ["a | b", "stuck"]}
     assert command_line(monkeypatch, found, f"--out={tmp_path}", "--commit=abc") == 1
-    said = capsys.readouterr().out
-    assert "missing: hydra: " in said and "has no package hydra-core" in said
+    assert "missing: hydra: " in (said := capsys.readouterr().out) and "has no package hydra-core" in said
 
     def parts() -> dict:
         return json.loads((tmp_path / "numbers.json").read_text())["parts"]
@@ -387,140 +301,67 @@ def test_a_page_of_what_ran_and_of_what_could_not(
     text = (tmp_path / "gpu.md").read_text()
     for part in ("NVIDIA H200", "4800 GB/s by its datasheet", "torch 2.11.0+cu130", "- Commit: abc", "stuck"):
         assert part in text
-    goal = f"Top-k 0.1 % at 1 B, error included: share of the copy's bandwidth | at least {BANDWIDTH:.0%}"
-    assert f"| {goal} | 80.0% | met |" in text
+    assert "share of the copy's bandwidth | at least 60% | 80.0% | met |" in text
     found["nccl"] = {"status": "done", "rows": [], "seconds": 1.0}
-    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", "--commit=abd") == 0
-    assert parts()["bandwidth"]["rows"] == fast and parts()["nccl"]["commit"] == "abd"
-    assert "measures nothing" not in (tmp_path / "gpu.md").read_text()
-    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", "--quick") == 0
+    again = (f"--out={tmp_path}", "--parts=nccl")
+    assert command_line(monkeypatch, found, *again, "--commit=abd") == 0
+    assert parts()["bandwidth"]["rows"] == found["bandwidth"]["rows"] and parts()["nccl"]["commit"] == "abd"
+    assert command_line(monkeypatch, found, *again, "--quick") == 0
     assert "ran on the GPU in small sizes" in (tmp_path / "gpu.md").read_text()
-    assert parts().keys() == {"nccl"}
-    other = MACHINE | {"driver": "590"}
-    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", machine=other) == 0
+    assert command_line(monkeypatch, found, *again, machine=MACHINE | {"driver": "590"}) == 0
     assert parts().keys() == {"nccl"}
 
 
 def test_goals_of_speed() -> None:
-    rows = [
-        {"table": "bandwidth", "size": "11 M", "work": "select, threshold 0.1 %", "share_of_copy": 0.69},
-        {"table": "bandwidth", "size": "1 B", "work": "select, Top-k 0.1 %", "times_faster_than_topk": 10.0},
-        {"table": "steps", "workers": 1, "scope": "layer", "method": "top_k 0.1 %", "share_of_step": 0.031},
-    ]
-    verdicts = {goal.what: goal.verdict for goal in judge(rows, False) if goal.found}
-    assert list(verdicts.values()) == ["missed", "met", "missed"]
+    """Each goal, met and missed; a quick run says nothing about speed."""
+    threshold = {"work": "select, threshold 0.1 %"}
+    rows = [{**threshold, "size": size, "share_of_copy": 0.69} for size in ("11 M", "100 M")]
+    assert list(verdicts("bandwidth", rows).values()) == ["met", "missed"]
+    ready = {"work": OF_READY, "times_faster_than_torch": 21.0, "torch": "operators of torch 2.11"}
+    rows = [{**ready, "size": s, "times_faster_than_topk": t} for s, t in (("11 M", 9.9), ("1 B", 10.0))]
+    (slow, missed), (_, met) = verdicts("bandwidth", rows).items()
+    assert (missed, met) == ("missed", "met")
+    assert slow.endswith("9.9; 21.0 times faster than operators of torch 2.11")
+    top_k = {"scope": "layer", "method": "top_k 0.1 %", "share_of_step": 0.031}
+    assert list(verdicts("steps", [{**top_k, "workers": w} for w in (1, 8)]).values()) == ["met", "missed"]
+    none = {"method": "none", "workers": 1}
+    rows = [{**none, "scope": s, "times_torchs_loop": t} for s, t in (("layer", 1.05), ("global", 1.06))]
+    assert list(verdicts("steps", rows).values()) == ["met", "missed"]
+    times = {"hard_threshold": 0.5, "top_k": 5.0, "powersgd": 9.0}
+    rows = [{"size": "11 M", "method": name, "ms": ms} for name, ms in times.items()]
+    what = "a reduction with each method at 11 M"
+    assert verdicts("methods", rows)[f"{what}: 2 of 2"] == "met"
+    rows[1]["ms"] = 5.1
+    assert verdicts("methods", rows)[f"{what}: 1 of 2; top_k 10"] == "missed"
     for computes, verdict in (("triton 3.7", "met"), ("reference (triton is not installed)", "missed")):
-        (found,) = [g for g in judge([{"table": "backend", "compression_by": computes}], False) if g.found]
-        assert found.verdict == verdict
-    assert not any(goal.found for goal in judge(rows, True)), "what is quick says nothing about speed"
-
-
-class Event:
-    """An event of a GPU on which every operation takes 3 ms."""
-
-    now = 0.0
-
-    def __init__(self, enable_timing: bool) -> None:
-        assert enable_timing
-
-    def record(self) -> None:
-        self.at = Event.now = Event.now + 3.0
-
-    def elapsed_time(self, other: "Event") -> float:
-        return other.at - self.at
-
-
-def test_the_ways_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a simulated GPU: the code that does not run on a CPU."""
-    device, waits, worked = torch.device("cuda", 0), [], []
-    numbers = {"mem_get_info": (100, 200), "memory_reserved": 30, "memory_allocated": 10}
-    numbers |= {"reset_peak_memory_stats": None, "max_memory_allocated": 77}
-    made_up = {name: lambda device, value=value: value for name, value in numbers.items()}
-    for name, value in (made_up | {"Event": Event, "synchronize": waits.append}).items():
-        monkeypatch.setattr(torch.cuda, name, value)  # raises for a name that torch lacks
-    times = measuring.milliseconds(lambda: worked.append(1), device, rounds=5)
-    assert times == (3.0, 3.0, 3.0, 5) and len(worked) == 2 + 5
-    assert waits == 2 * 7 * [device], "before and after every round"
-    assert measuring.free_bytes(device) == 120
-    assert measuring.peak_bytes(lambda: None, device) == 77
-    assert hasattr(torch.autograd.profiler_util.FunctionEventAvg(), "self_device_time_total")
-    assert torch.profiler.ProfilerActivity.CUDA
+        assert list(verdicts("backend", [{"compression_by": computes}]).values()) == [verdict]
+    assert not verdicts("steps", [{**top_k, "workers": 8}], quick=True)
 
 
 def test_rounds_end_with_their_time() -> None:
-    """Two rounds are left out, but only one if it takes longer than ``seconds``."""
-    worked: list[int] = []
-
-    def work() -> None:
-        worked.append(1)
-        time.sleep(0.02)
-
-    assert measuring.milliseconds(work, torch.device("cpu"), seconds=0.01).rounds == 1
-    assert len(worked) == 2
+    worked: list[None] = []
+    slow = measuring.milliseconds(lambda: worked.append(time.sleep(0.02)), torch.device("cpu"), seconds=0.01)
+    assert (slow.rounds, len(worked)) == (1, 2)
 
 
 def test_the_docs_name_every_part_and_its_time() -> None:
     text = (ROOT / "docs" / "gpu.md").read_text()
     rows = re.findall(r"^\| `([a-z]+)` \| .* \| (\d+) \| .* \|$", text, re.MULTILINE)
     assert rows == [(name, f"{part.seconds:g}") for name, part in PARTS.items()]
-
-
-def test_the_whole_stays_below_nine_minutes() -> None:
-    assert sum(part.seconds for part in PARTS.values()) <= TOTAL_SECONDS <= 530
-
-
-@pytest.mark.parametrize(
-    ("name", "bandwidth"),
-    [("NVIDIA H200", 4800), ("NVIDIA H100 PCIe", 2039), ("NVIDIA H100 80GB HBM3", 3352), ("Riva 128", None)],
-)
-def test_datasheets(name: str, bandwidth: int | None) -> None:
-    assert machine.datasheet_bandwidth(name) == bandwidth
+    assert sum(part.seconds for part in PARTS.values()) <= TOTAL_SECONDS <= 530, "below nine minutes"
 
 
 def test_the_recorded_page_follows_from_its_numbers() -> None:
-    folder = ROOT / "results/pages/gpu"
-    assert page(json.loads((folder / "numbers.json").read_text())) == (folder / "gpu.md").read_text()
-
-
-def test_pages_have_no_row_of_two_lines() -> None:
-    of_part = {"commit": "a", "date": "b"}
-    rows = [{"table": "checks", "what": "a | b\nc", "result": 1.5}]
-    numbers = {"machine": MACHINE, "command": "make gpu", "quick": False, "device": "cuda", **of_part}
-    numbers["parts"] = {"nccl": {"status": "done", "rows": rows, **of_part}}
-    assert "| a / b c | 1.5 |" in page(numbers)
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_a_part_loads_no_package_that_it_does_not_name(name: str) -> None:
-    """The imports at the top of source files are followed, starting at the part's entry."""
-    optional = {need for part in PARTS.values() for need in part.needs}
-    allowed = {*PARTS[name].needs, "numba", "yaml"}  # imported only if installed
-    seen: set[str] = set()
-    waiting = [PARTS[name].entry.partition(":")[0], "benchmarks.gpu.part"]
-    while waiting:
-        module = waiting.pop()
-        file = ROOT / Path(*module.split("."))
-        path = next((p for p in (file.with_suffix(".py"), file / "__init__.py") if p.is_file()), None)
-        if module in seen or path is None:
-            continue
-        seen.add(module)
-        for node in ast.parse(path.read_text()).body:
-            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                found = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            for other in found:
-                top = other.split(".")[0]
-                assert top not in optional - allowed, f"{module} imports {other}"
-                waiting.append(other)
-    assert len(seen) > 3
+    numbers = json.loads((ROOT / "results/pages/gpu/numbers.json").read_text())
+    assert page(numbers) == (ROOT / "results/pages/gpu/gpu.md").read_text()
+    numbers["parts"]["nccl"]["rows"] = [{"table": "checks", "what": "a | b\nc", "result": 1.5}]
+    assert "| a / b c | 1.5 |" in page(numbers), "no row has two lines"
 
 
 @pytest.mark.slow
 def test_the_command_on_a_cpu(tmp_path: Path) -> None:
     words = ["--device=cpu", "--quick", f"--out={tmp_path}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu", *words], cwd=ROOT, timeout=540, check=False
-    )
-    assert done.returncode == 0
+    command = [sys.executable, "-m", "benchmarks.gpu", *words]
+    assert subprocess.run(command, cwd=ROOT, timeout=540, check=False).returncode == 0
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert {name: own["status"] for name, own in numbers["parts"].items()} == dict.fromkeys(PARTS, "done")

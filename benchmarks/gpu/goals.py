@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 MET, MISSED, NOT_MEASURED = "met", "missed", "not measured"
 SIZES = ("11 M", "100 M", "1 B")
-BANDWIDTH, TIMES_TOPK, SHARE = 0.7, 10.0, 0.03
+OF_READY = "select from p, Top-k 0.1 %"
+BANDWIDTH = {"11 M": 0.6, "100 M": 0.7, "1 B": 0.7}  # by size; the host takes part of the shortest time
+TIMES_TOPK, TIMES_THRESHOLD, TIMES_TORCH = 10.0, 10.0, 1.05
+SHARES = {1: 0.05, 8: 0.03}  # of a step, by workers
 METHODS = ("top_k 0.1 %", "hard_threshold, the rule at 0.1 %")
 
 
@@ -72,26 +75,55 @@ def _kernels(rows: Sequence[Row]) -> Iterator[Goal]:
     for work in ("threshold 0.1 %", "Top-k 0.1 %"):
         for size in SIZES:
             found = _rows(rows, "bandwidth", size=size, work=f"select, {work}")
-            what = f"{work} at {size}, error included: share of the copy's bandwidth"
-            bound = f"at least {BANDWIDTH:.0%}"
-            yield _goal(what, bound, found, "share_of_copy", lambda share: share >= BANDWIDTH, ".1%")
+            what = f"{work} at {size}, error and residual included: share of the copy's bandwidth"
+            least = BANDWIDTH[size]
+            yield _goal(what, f"at least {least:.0%}", found, "share_of_copy", _at_least(least), ".1%")
     for size in SIZES:
-        found = _rows(rows, "bandwidth", size=size, work="select, Top-k 0.1 %")
-        what = f"Top-k 0.1 % at {size}: times faster than torch.topk"
-        bound = f"at least {TIMES_TOPK:g}"
-        yield _goal(what, bound, found, "times_faster_than_topk", lambda times: times >= TIMES_TOPK, ".1f")
+        found = _rows(rows, "bandwidth", size=size, work=OF_READY)
+        what = f"Top-k 0.1 % of a ready p at {size}: times faster than torch.topk(p.abs(), k)"
+        key, bound = "times_faster_than_topk", f"at least {TIMES_TOPK:g}"
+        goal = _goal(what, bound, found, key, _at_least(TIMES_TOPK), ".1f")
+        if found and "times_faster_than_torch" in found[-1]:
+            beside = f"{found[-1]['times_faster_than_torch']:.1f} times faster than {found[-1]['torch']}"
+            goal = goal._replace(found=f"{goal.found}; {beside}")
+        yield goal
+    yield _slowest(_rows(rows, "methods", size="11 M"))
+
+
+def _at_least(least: float) -> Callable[[float], bool]:
+    return lambda found: found >= least
+
+
+def _slowest(rows: list[Row]) -> Goal:
+    """PowerSGD is compared with torch's hook instead: it does not compress one long vector."""
+    times = {r["method"]: r["ms"] for r in rows if "ms" in r and not r["method"].startswith("powersgd")}
+    what, bound = "a reduction with each method at 11 M", f"at most {TIMES_THRESHOLD:g} times a threshold's"
+    if "hard_threshold" not in times:
+        return Goal(what, bound, "", NOT_MEASURED)
+    ratios = {method: ms / times["hard_threshold"] for method, ms in times.items()}
+    slow = [f"{method} {ratio:.0f}" for method, ratio in ratios.items() if ratio > TIMES_THRESHOLD]
+    found = f"{len(ratios) - len(slow)} of {len(ratios)}" + (f"; {', '.join(slow)}" if slow else "")
+    return Goal(what, bound, found, MISSED if slow else MET)
 
 
 def _steps(rows: Sequence[Row]) -> Iterator[Goal]:
-    for workers in (1, 8):
+    for workers, most in SHARES.items():
         for scope in ("layer", "global"):
             for method in METHODS:
                 found = _rows(rows, "steps", workers=workers, scope=scope, method=method)
                 what = (
                     f"reduction and ledger of {method}, {workers} worker(s), scope={scope}: share of a step"
                 )
-                bound = f"at most {SHARE:.0%}"
-                yield _goal(what, bound, found, "share_of_step", lambda share: share <= SHARE, ".1%")
+                yield _goal(what, f"at most {most:.0%}", found, "share_of_step", _at_most(most), ".1%")
+    for scope in ("layer", "global"):
+        found = _rows(rows, "steps", workers=1, scope=scope, method="none")
+        what, bound = f"a step of none with one worker, scope={scope}", f"at most {TIMES_TORCH:g} times"
+        key = "times_torchs_loop"
+        yield _goal(what, f"{bound} torch's own loop", found, key, _at_most(TIMES_TORCH), ".2f")
+
+
+def _at_most(most: float) -> Callable[[float], bool]:
+    return lambda found: found <= most
 
 
 def _job(rows: Sequence[Row]) -> Iterator[Goal]:
