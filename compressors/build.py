@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from compressors.core.codec import Codec, Plan
 from compressors.core.compress import Compress
 from compressors.core.reducer import Reducer, Wrapper
-from compressors.core.transports import AllGather, AllReduce, Transport
+from compressors.core.transports import AllGather, AllReduce, SenderMean, Transport
 from compressors.encoding.all_gather import EncodedAllGather
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import no_feedback
@@ -65,6 +65,13 @@ def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:
     if codec.traits.linear:
         _require_plain(encoding, codec)
         return AllReduce()
+    if codec.traits.of_senders:
+        if encoding.is_coded:
+            name = type(codec).__name__
+            raise ValueError(
+                f"wire must be plain with {name}: its mean is over the workers that sent a value"
+            )
+        return SenderMean()
     return EncodedAllGather(encoding) if encoding.is_coded else AllGather()
 
 

@@ -71,6 +71,7 @@ class Chain(Codec):
             drawn=first.drawn and second.drawn,
             drawn_in_part=self._is_redrawn and not second.drawn,
             seeded=first.seeded or second.seeded,
+            of_senders=first.of_senders,
         )
 
     @property

@@ -13,9 +13,18 @@ from typing import Any
 from compressors.core.checks import require
 from compressors.core.codec import Codec
 from compressors.core.reducer import Reducer
-from compressors.feedback import DIANA, EF21, EF21SGDM, ErrorFeedback, MomentumCorrection, no_feedback
+from compressors.feedback import (
+    DIANA,
+    EF21,
+    EF21SGDM,
+    DecayedFeedback,
+    ErrorFeedback,
+    MomentumCorrection,
+    no_feedback,
+)
 
 FEEDBACKS: dict[str, Callable[..., Reducer]] = {
+    "decayed": DecayedFeedback,
     "diana": DIANA,
     "ef": ErrorFeedback,
     "ef21": EF21,

@@ -31,6 +31,7 @@ class Traits(NamedTuple):
     # average over steps or draws.
     seeded: bool = False
     unbiased: bool = False  # the mean of C(x) over draws is x
+    of_senders: bool = False  # the mean of a coordinate is over the workers that sent it
     lossless_at: Mapping[str, Any] | None = None  # settings with residual 0; None: no such settings
 
     @property

@@ -89,6 +89,28 @@ class AllGather:
         return backend.means_of_joined(everyones, counts, inputs, compressed, communicator.size)
 
 
+@dataclass(frozen=True)
+class SenderMean(AllGather):
+    """An all-gather, with the mean of a coordinate over the workers that sent it; 0 if none did."""
+
+    def mean(
+        self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
+    ) -> list[Tensor]:
+        everyones, lengths = _gather(inputs, compressed, communicator)
+        means = []
+        for number, (given, own) in enumerate(zip(inputs, compressed, strict=True)):
+            codec, of_codec = own.origin
+            total, senders = given.rows.new_zeros(given.size), given.rows.new_zeros(given.size)
+            for worker, payload in enumerate(
+                _one_each(everyones[number], number, lengths, communicator.size)
+            ):
+                at = of_codec._replace(worker=worker)
+                codec.add(payload, total, at)
+                senders[codec.positions(payload, given.size, at)] += 1
+            means.append(total.div_(senders.clamp_(min=1)))
+        return means
+
+
 def _values(payloads: Any, name: str, num_rows: int) -> Tensor:
     """Field ``name`` of each worker, [W, k]."""
     values: list[Tensor] = [getattr(payload, name) for payload in payloads]

@@ -3,8 +3,17 @@
 from compressors.feedback.diana import DIANA
 from compressors.feedback.ef21 import EF21
 from compressors.feedback.ef21_sgdm import EF21SGDM
-from compressors.feedback.error_feedback import ErrorFeedback, Memory
+from compressors.feedback.error_feedback import DecayedFeedback, ErrorFeedback, Memory
 from compressors.feedback.momentum_correction import MomentumCorrection
 from compressors.feedback.none import no_feedback
 
-__all__ = ["DIANA", "EF21", "EF21SGDM", "ErrorFeedback", "Memory", "MomentumCorrection", "no_feedback"]
+__all__ = [
+    "DIANA",
+    "EF21",
+    "EF21SGDM",
+    "DecayedFeedback",
+    "ErrorFeedback",
+    "Memory",
+    "MomentumCorrection",
+    "no_feedback",
+]

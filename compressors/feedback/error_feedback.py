@@ -100,3 +100,32 @@ class ErrorFeedback(Wrapper):
     def _with_residual(self, segments: list[Segment], state: Memory, step: Step) -> list[Input]:
         factor = scale_of(self.scale, step)
         return [Input(segment, state.residual[segment.name], factor) for segment in segments]
+
+
+@dataclass(frozen=True)
+class DecayedFeedback(ErrorFeedback):
+    """Reduces p = decay e + g and keeps e' = p - C(p).
+
+    Of Sarfi et al., 2025, "SparseLoCo", https://arxiv.org/abs/2508.15706, and Peng et al., 2024, "DeMo",
+    https://arxiv.org/abs/2411.19870. Without compression nothing remains to decay; with it, p is a momentum
+    of which C(p) is removed. The low-pass filter of ``beta`` instead keeps a share of the entries sent.
+    Raises ``ValueError`` for a decay outside (0, 1].
+    """
+
+    decay: float = field(default=0.95, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        valid = is_real(self.decay) and 0 < self.decay <= 1
+        require(valid, "DecayedFeedback.decay", "in (0, 1]", self.decay)
+
+    def carried(self, inputs: list[Input], state: Memory, step: Step) -> list[Input]:
+        decayed = {given.name: state.residual[given.name] * self.decay for given in inputs}
+        return super().carried(inputs, state._replace(residual=state.residual | decayed), step)
+
+    def reduce(
+        self, inputs: list[Input], state: Memory, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, Memory]:
+        for given in inputs:
+            state.residual[given.name].mul_(self.decay)
+        return super().reduce(inputs, state, step, communicator)

@@ -23,13 +23,18 @@ ORIGIN = "resume"  # key of ``Origin.group`` in the setting of runs that began a
 
 # Compositions that have a name: the classes of all their parts.
 COMPOSITIONS = {
+    "sparse_loco": {
+        "compressor._target_": "compressors.chain.Chain",
+        "compressor.first._target_": "compressors.chunk_top_k.ChunkTopK",
+        "compressor.second._target_": "compressors.bin_means.BinMeans",
+    },
     "cocktail": {
         "compressor._target_": "compressors.chain.Chain",
         "compressor.first._target_": "compressors.random_k.RandomK",
         "compressor.second._target_": "compressors.chain.Chain",
         "compressor.second.first._target_": "compressors.top_k.TopK",
         "compressor.second.second._target_": "compressors.qsgd.QSGD",
-    }
+    },
 }
 
 
