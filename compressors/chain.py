@@ -75,6 +75,11 @@ class Chain(Codec):
         )
 
     @property
+    def usual_feedback(self) -> str:  # type: ignore[override]  # an attribute of other codecs
+        """That of the first codec, which decides what is left."""
+        return self.first.usual_feedback
+
+    @property
     def knob(self) -> Knob | None:
         """That of the last sparsifier."""
         if self.second.traits.dense or self.second.knob is None:
