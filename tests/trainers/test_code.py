@@ -1,7 +1,8 @@
-"""The digest of the code: which files it covers, and finished runs of other code."""
+"""The code of a run: the digest and the files it covers, changed files, and finished runs of other code."""
 
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from configs import resolved
 from resuming import config_of
 
 from trainers.config.errors import ConfigError
-from trainers.files.working_tree import PACKAGES
+from trainers.files.working_tree import PACKAGES, is_modified, untracked_code
 from trainers.run import session
 from trainers.run.code import digest_of_code
 from trainers.run.folder import RunFolder
@@ -89,3 +90,30 @@ def test_settings_are_checked_where_a_run_exists(
     session.run(config_of(output, *SMALL))
     with pytest.raises(ConfigError, match=reason):
         session.run(config_of(output, *SMALL, override))
+
+
+def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
+    """A page that a command has just made must not mark the runs of the next command as modified."""
+    names = ("trainers/a.py", "results/pages/a/a.md", "results/pages/a/a.png", "docs/papers/a.md")
+    files = [tmp_path / name for name in names]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("before")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *arguments], check=True)
+    code, page, figure, paper = files
+    assert not is_modified(code.parent)
+    page.write_text("after")
+    paper.write_text("after")
+    figure.unlink()
+    assert not is_modified(code.parent)
+    (tmp_path / "results" / "code.py").write_text("untracked")
+    assert not is_modified(code.parent) and untracked_code(code.parent) == []
+    (tmp_path / "compressors").mkdir()
+    mine = tmp_path / "compressors" / "mine.py"
+    mine.write_text("untracked")
+    assert is_modified(code.parent) and untracked_code(code.parent) == ["compressors/mine.py"]
+    mine.unlink()
+    code.write_text("after")
+    assert is_modified(code.parent)

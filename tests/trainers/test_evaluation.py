@@ -1,10 +1,12 @@
-"""Evaluation, compared with a plain computation over the whole test split."""
+"""Evaluation, compared with a plain computation over the whole test split; bytes sent until then."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from resuming import config_of, train
 from torch import Tensor, nn
 
 from data.classification import ClassificationDataset, Split
@@ -112,3 +114,21 @@ def test_mode_is_restored_and_nothing_else_changes(training: bool) -> None:
     assert all(module.training == training for module in model.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+LINK_BYTES = "comm/link_bytes_sent_total"
+WORDS = ("model=mlp", "workers=2", "trainer.batch_size=64", "trainer.steps=30", "compressor=hard_threshold")
+
+
+def test_every_evaluation_has_its_bytes(tmp_path: Path) -> None:
+    """They are in the record of the evaluation or of its step, and do not depend on ``trainer.log_every``."""
+    found = []
+    for every in (1, 7):
+        records = train(config_of(tmp_path / str(every), *WORDS, f"trainer.log_every={every}"))["records"]
+        of_steps = {row["step"]: row[LINK_BYTES] for row in records if "train/loss" in row}
+        tests = [row for row in records if "test/accuracy" in row]
+        assert all((row["step"] in of_steps) != (LINK_BYTES in row) for row in tests)
+        found.append({row["step"]: row.get(LINK_BYTES, of_steps.get(row["step"])) for row in tests})
+        assert any(LINK_BYTES in row for row in tests) == (every > 1)
+    assert found[0] == found[1] and len(found[0]) > 2
+    assert list(found[0].values()) == sorted(found[0].values())

@@ -9,8 +9,6 @@ from resuming import config_of, crash_after, records, train
 
 from trainers.run import training
 from trainers.run.folder import RunFolder
-from trainers.schedules.learning_rate import rates_of_epochs
-from trainers.schedules.schedules import Cosine, WarmupStep
 
 SMALL = ("model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=90", "trainer.evaluate_every=100")
 SMALL += ("schedule=constant", "trainer.steps=20")  # an epoch has 4 steps
@@ -73,14 +71,6 @@ def test_a_checkpoint_holds_one_copy_and_another_number_of_workers_takes_it(tmp_
     assert len(looks) == 4 and all(name.startswith("shared/reducer/") for name in looks)
     assert all(look[0] == 4 and look[2] > 0 for look in looks.values())
     assert [record["step"] for record in records(RunFolder(config))][-1] == 15
-
-
-def test_rates_at_the_starts_of_epochs() -> None:
-    falling = WarmupStep(peak=2.0, warmup_epochs=2, milestones=[3])
-    assert rates_of_epochs(falling, 10, 0.5) == pytest.approx([1.0, 1.5, 2.0, 0.2, 0.2])
-    assert rates_of_epochs(falling, 7, 2 / 3) == pytest.approx([1.0, 1 + 2 / 3, 2.0, 0.2, 0.2])
-    assert len(rates_of_epochs(Cosine(), 9, 1 / 3)) == 3
-    assert rates_of_epochs(object(), 4, 0.5) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("method", ["none", "hard_threshold", "accordion"])

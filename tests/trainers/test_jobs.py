@@ -1,5 +1,7 @@
 """Output of a sweep and its jobs: progress lines, the table, the upload command."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from trainers.launch import sweep_plan
 from trainers.launch.jobs import (
     FAILED,
     FINISHED,
+    LOST,
     SKIPPED,
     Job,
     end_sweep,
@@ -18,6 +21,7 @@ from trainers.launch.jobs import (
     print_jobs,
     read_jobs,
     report,
+    start_sweep,
 )
 
 WORDS = ("compressor=top_k", "seed=1")
@@ -124,3 +128,17 @@ def test_one_command_uploads_the_runs_of_a_sweep(tmp_path: Path) -> None:
     offline_run(folder, 1, "of-before")  # of an earlier try
     part = offline_run(folder, 2)
     assert sync_command([folder]) == f"wandb sync {part}"
+
+
+def test_jobs_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    jobs = start_sweep(tmp_path / ".multirun")
+    for number in range(4):
+        report(jobs, Job(number, ("seed=1",), "finished", "", "f", 1.0))
+    (jobs / "1.json").write_text("[]")
+    (jobs / "2.json").write_text(json.dumps({"number": 2, "status": "good"}))
+    (jobs / "3.json").write_text((jobs / "0.json").read_text())
+    (jobs / "x.json").write_text("{}")
+    found = read_jobs(jobs)
+    assert [job.status for job in found] == ["finished", LOST, LOST, LOST]
+    assert all(str(jobs / f"{job.number}.json") in job.reason for job in found[1:])

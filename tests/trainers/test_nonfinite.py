@@ -1,9 +1,10 @@
-"""``trainer.nonfinite``: a step with a non-finite gradient stops the run, or is skipped."""
+"""``trainer.nonfinite``: steps with a NaN stop the run or are skipped; metrics that overflow are absent."""
 
 import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from training import WORKERS
 from compressors.api import Sparse, Step
 from compressors.kernels.choice import chosen
 from compressors.top_k import TopK
+from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.loop import run
 from trainers.step.advance import SKIPPED_IN_A_ROW
@@ -136,3 +138,10 @@ def test_too_many_in_a_row_end_the_run_in_one_line(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["status"] == "failed"
     records = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
     assert [r["train/steps_skipped"] for r in records][-SKIPPED_IN_A_ROW:] == list(range(SKIPPED_IN_A_ROW))
+
+
+def test_the_newest_value_is_none_and_not_the_one_before() -> None:
+    state = SimpleNamespace(last={"step": 1, "test/loss": 3.0, "test/perplexity": 20.0})
+    noted = TrainingState.note(state, {"test/loss": 800.0, "test/perplexity": math.inf, "x": math.nan})
+    assert noted == {"test/loss": 800.0}
+    assert state.last == {"step": 1, "test/loss": 800.0}

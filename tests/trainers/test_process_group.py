@@ -1,13 +1,16 @@
-"""Process groups: the backend, NCCL's GPU, and separate stores of a sweep's jobs."""
+"""Process groups: the backend, NCCL's GPU, separate stores of a sweep's jobs, and ranks from SLURM."""
 
+import os
 from collections.abc import Iterator
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from trainers.launch import process_group
+from trainers.launch.slurm import take_ranks
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,24 @@ def test_jobs_of_a_sweep_below_torchrun_do_not_read_each_others_addresses(
     first, second = (process_group._rendezvous_store(2, timedelta(seconds=1)) for _ in range(2))
     first.set("address", "here")
     assert first.check(["address"]) and not second.check(["address"])
+
+
+OF_SLURM = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}
+RANKS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (OF_SLURM | {"WORLD_SIZE": "8"}, ("5", "1", "4", "8")),
+        (OF_SLURM, (None, None, None, None)),  # a job of one process
+        (OF_SLURM | {"WORLD_SIZE": "8", "RANK": "2"}, ("2", None, None, "8")),  # torchrun in a SLURM job
+    ],
+)
+def test_ranks_are_taken_where_a_batch_script_asks(
+    given: dict[str, str], expected: tuple[str | None, ...]
+) -> None:
+    others = {name: value for name, value in os.environ.items() if name not in (*RANKS, *OF_SLURM)}
+    with patch.dict(os.environ, others | given, clear=True):
+        take_ranks()
+        assert tuple(os.environ.get(name) for name in RANKS) == expected

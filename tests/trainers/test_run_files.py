@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from run_folders import write_run
 
+from trainers.files.atomic import write_whole
 from trainers.files.files import (
     MissingFileError,
     UnreadableFileError,
@@ -17,6 +18,7 @@ from trainers.files.files import (
     read_environment,
     read_records,
     read_summary,
+    read_wandb_id,
     summary_checksum,
 )
 
@@ -152,3 +154,18 @@ def test_one_digit_of_a_summary(tmp_path: Path) -> None:
     for i in digits:
         path.write_text(f"{text[:i]}{9 - int(text[i])}{text[i + 1 :]}")
         refusal("summary.json", folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"), [(b"ab12cd34\n", "ab12cd34"), (b"../x", None), (b"", None), (b"\xff", None)]
+)
+def test_the_id_of_a_wandb_run(tmp_path: Path, content: bytes, name: str | None) -> None:
+    (tmp_path / "run-id.txt").write_bytes(content)
+    assert read_wandb_id(tmp_path / "run-id.txt") == name
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a.json", "ours")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(tmp_path / "a.json", "\ud800")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["ours"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from resuming import config_of, train
 
+from trainers.schedules.learning_rate import rates_of_epochs
 from trainers.schedules.schedules import (
     ConstantRate,
     Cosine,
@@ -123,3 +124,11 @@ def test_bad_settings_are_refused(kind: Callable, key: str, values: tuple, rule:
     for value in values:
         with pytest.raises(ValueError, match=rf"\w+\.{key} must {rule}, got"):
             kind(**{key: value})
+
+
+def test_rates_at_the_starts_of_epochs() -> None:
+    falling = WarmupStep(peak=2.0, warmup_epochs=2, milestones=[3])
+    assert rates_of_epochs(falling, 10, 0.5) == pytest.approx([1.0, 1.5, 2.0, 0.2, 0.2])
+    assert rates_of_epochs(falling, 7, 2 / 3) == pytest.approx([1.0, 1 + 2 / 3, 2.0, 0.2, 0.2])
+    assert len(rates_of_epochs(Cosine(), 9, 1 / 3)) == 3
+    assert rates_of_epochs(object(), 4, 0.5) == [1.0, 1.0]
