@@ -2,12 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from compressors.api import Compressed, Reduced, Step, inputs_of
+from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import ErrorFeedback
@@ -126,23 +125,3 @@ def test_no_bound_on_indices_that_follow_from_the_seed(shared: bool) -> None:
     metrics = ledger_after(STEPS, RandomK(density=0.5, shared_coordinates=shared), "layer").metrics()
     assert metrics["comm/entropy_bound_bytes"] == 4 * 2  # 1 of 3 elements and 1 of 1
     assert metrics["comm/entropy_bound_bytes_total"] == 2 * 4 * 2
-
-
-@pytest.mark.parametrize("scope", ["layer", "global"])
-def test_a_gpus_tables_are_entered_at_once(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code for GPUs avoids a copy per layer. It runs on CPU tensors here, for all and for some layers."""
-    expected = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
-    asked: list[torch.Tensor] = []
-    monkeypatch.setattr("trainers.step.ledger._entries", lambda tensor: asked.append(tensor) or tensor)
-    ours = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
-    assert len(asked) == (3 if scope == "layer" else 3 + 2 * len(STEPS))  # 3 in ``Ledger.__init__``
-    assert ours.metrics() == expected.metrics() and ours.layers() == expected.layers()
-    reduced = Reduced({}, {}, {"bias": compressed_of_one(7.0, 3.0)})
-    before = ours.error.clone()
-    ours.record(reduced)
-    assert ours.error[:, 1].tolist() == [3.0, 3.0] and torch.equal(ours.error[:, 0], before[:, 0])
-
-
-def compressed_of_one(norm: float, error: float) -> Compressed:
-    numbers = [torch.full((2, 1), value, dtype=torch.float64) for value in (error, norm)]
-    return Compressed(np.zeros((2, 1), dtype=int), *numbers, [], None, None)
