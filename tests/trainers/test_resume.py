@@ -51,8 +51,6 @@ CASES = {
         *("model=mlp", *IMAGES, "compressor=top_k", "trainer.batch_size=200"),
         "budget.schedule={kind:exponential,start:0.25,epochs:3}",
     ),
-    "dgc": ("model=mlp", *IMAGES, "compressor=dgc", "trainer.batch_size=200"),
-    "powersgd": ("model=mlp", *IMAGES, "compressor=powersgd"),
     "shifts": ("model=mlp", *IMAGES, "compressor=natural", "feedback=diana"),
     "averages": ("model=mlp", *IMAGES, "compressor=top_k", "feedback=ef21_sgdm"),
     "hidden_states": (
@@ -99,8 +97,6 @@ SLOW = (
     "momentum",
     "step_units",
     "no_feedback",
-    "dgc",
-    "powersgd",
     "averages",
     "ratings",
 )
