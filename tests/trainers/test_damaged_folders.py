@@ -89,23 +89,3 @@ def test_a_digit_of_a_finished_run(tmp_path: Path, runs: Runs) -> None:
         assert "resume=never runs it again" in line
         config["resume"] = "never"
         assert runs.require(config, path) == ""
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (
-            ("optimizer=adam", "optimizer.lr=0.01"),
-            "has another optimizer: SGD in the checkpoint and Adam in this run",
-        ),
-        (
-            ("optimizer.momentum=0", "optimizer.nesterov=false"),
-            "momentum_buffer is .* and absent in this run",
-        ),
-    ],
-)
-def test_another_optimizer(tmp_path: Path, runs: Runs, change: tuple[str, ...], said: str) -> None:
-    _, path = runs.copy(tmp_path)
-    asked = config_of(tmp_path / "other", *SETTINGS, *change, f"resume={path}")
-    with pytest.raises(ConfigError, match=said):
-        session.run(asked)

@@ -172,14 +172,29 @@ def test_refused(tmp_path: Path, change: tuple[str, ...], rule: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
-    _, folder = interrupted(tmp_path)
-    with pytest.raises(ConfigError, match=r"does not fit this run: model/.* is .* and .* in this run"):
-        session.run(config_of(tmp_path, *SETTINGS, "model=logistic_regression", f"resume={folder.path}"))
-    with pytest.raises(ConfigError, match="compressor, feedback and scope must be those of the checkpoint"):
-        session.run(config_of(tmp_path, *SETTINGS, "compressor=none", f"resume={folder.path}"))
-    with pytest.raises(ConfigError, match="the checkpoint is at step 6, and this run ends at 6"):
-        session.run(config_of(tmp_path, *SETTINGS, "trainer.steps=6", f"resume={folder.path}"))
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return interrupted(tmp_path_factory.mktemp("broken"))[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["model=logistic_regression"], r"does not fit this run: model/.* is .* and .* in this run"),
+        (["compressor=none"], "compressor, feedback and scope must be those of the checkpoint"),
+        (["trainer.steps=6"], "the checkpoint is at step 6, and this run ends at 6"),
+        (["optimizer=adam", "optimizer.lr=0.01"], "optimizer: SGD in the checkpoint and Adam in this run"),
+        (
+            ["optimizer.momentum=0", "optimizer.nesterov=false"],
+            "momentum_buffer is .* and absent in this",
+        ),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit(
+    change: list[str], said: str, broken: RunFolder, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        session.run(config_of(tmp_path, *SETTINGS, *change, f"resume={broken.path}"))
 
 
 def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

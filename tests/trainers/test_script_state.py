@@ -71,20 +71,6 @@ def test_one_worker_continues_what_two_have_saved(found: Found, folder: Path) ->
     assert state.step == state.ledger.steps == HALF
 
 
-def test_three_workers_keep_the_mean_of_two() -> None:
-    models = [network() for _ in range(5)]
-    old = [state_of(models[rank], 2, rank) for rank in range(2)]
-    for rank, state in enumerate(old):
-        for rows in state.state.residual.values():
-            rows.fill_(rank + 1.0)
-    saved = old[0].state_dict() | old[1].state_dict()
-    new = [state_of(models[2 + rank], 3, rank) for rank in range(3)]
-    for state in new:
-        state.load_state_dict(saved)
-    values = [state.state.residual["0.weight"][0, 0].item() for state in new]
-    assert values == [1.0, 1.5, 2.0]
-
-
 def test_a_state_that_does_not_fit_is_refused_before_anything_changes() -> None:
     state = state_of(network())
     reduce_ones(state)
