@@ -10,7 +10,6 @@ from compressors.api import Codec, Step, elements_of
 from compressors.core.norms import squared_norm
 from compressors.hard_threshold import HardThreshold
 from compressors.random_block import RandomBlock
-from compressors.top_k import TopK
 
 numbers = st.floats(-1e3, 1e3, width=32)
 vectors = arrays.arrays("float32", st.integers(1, 200), elements=numbers).map(torch.from_numpy)
@@ -44,14 +43,6 @@ def test_every_sparsifier_sends_or_keeps_each_entry(x, density, where):
         assert len(positions.unique()) == len(positions) == len(payload.values)
         assert torch.equal(sent[positions], payload.values)
         assert (rest[positions] == 0).all()
-
-
-@given(vectors | few_magnitudes, densities)
-def test_top_k_keeps_exactly_k_of_the_largest(x, density):
-    payload, rest, _ = encode(TopK(density=density), x)
-    assert len(payload.values) == elements_of(density, len(x))
-    assert payload.values.abs().min() >= rest.abs().max()
-    assert payload.indices.tolist() == sorted(payload.indices.tolist())
 
 
 @given(vectors | few_magnitudes, st.floats(0, 1e3, width=32))

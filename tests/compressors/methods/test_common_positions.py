@@ -140,17 +140,3 @@ def test_definition(name: str, workers: int) -> None:
         assert charged[:, 0].tolist() == [4 * len(where)] * workers  # values
         assert charged[:, 1].tolist() == [4 * len(own) for own in chosen]  # positions
         assert charged[:, 3].tolist() == metadata
-
-
-def test_micros_threshold_follows_the_density() -> None:
-    """From a threshold of 1.5 times the quantile, the mean number sent comes within 10 % of k."""
-    reducer, state, sent = build_reducer(MiCRO(density=0.1, rate=0.05), 1000), None, []
-    communicator = communicator_for(reducer, 4)
-    for step in range(80):
-        rows = 0.02 * torch.randn(4, 1000, generator=torch.Generator().manual_seed(step))
-        segments = [Segment("a", rows, ((1000,),))]
-        state = reducer.init(segments) if state is None else state
-        reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), communicator)
-        sent.append(int(reduced.compressed["a"].counts[0]))
-    assert sent[0] < 50
-    assert 90 < np.mean(sent[40:]) < 110
