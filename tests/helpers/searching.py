@@ -11,15 +11,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from configs import resolved
-from skipping import Records, without_clock
+from skipping import Records
 from torch import Tensor, nn
 
 from compressors.build import build_reducer
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.loop import run
-from trainers.run.build import build_training
 from trainers.schedules.autolrs import AutoLRS
 from trainers.settings import TrainerSettings
 from trainers.step.layout import Layout
@@ -91,21 +89,6 @@ def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
     summary = run(trainer, records)
     found = next(record["autolrs/rate"] for record in records if "autolrs/rate" in record)
     return found, summary
-
-
-def train_small(process: int, processes: int) -> dict[str, Any]:
-    """Records without times, and the first layer's weights, of a training with AutoLRS."""
-    torch.set_num_threads(1)
-    config = resolved(
-        *("model=mlp", "data=digits", "compressor=top_k", "workers=4", "trainer.batch_size=8"),
-        *("schedule=autolrs", "schedule.tau=10", "schedule.tau_max=20", "schedule.trial_steps=5"),
-        *("schedule.trials=3", "trainer.steps=70", "trainer.evaluate_every=0.4"),
-    )
-    communicator = Communicator(4, rank=process, world_size=processes)
-    trainer = build_training(config, communicator, torch.device("cpu"))
-    records = Records()
-    run(trainer, records)
-    return {"records": without_clock(records), "weights": next(iter(trainer.model.parameters())).detach()}
 
 
 def print_quadratics() -> None:

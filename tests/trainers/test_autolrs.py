@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 from libsvm_files import write_rows
-from processes import run_in_processes
 from resuming import assert_same, config_of, train
-from searching import best_rate, find_rate, settings, train_small
+from searching import best_rate, find_rate, settings
 
 from trainers.checkpoint.saving import Checkpoints
 from trainers.config.errors import ConfigError
@@ -186,16 +185,6 @@ def test_an_interruption_in_the_middle_of_a_search(
     threads = torch.get_num_threads()
     assert_same(whole, train(config))
     torch.set_num_threads(threads)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 4])
-def test_processes_do_not_change_the_search(processes: int) -> None:
-    torch.set_num_threads(1)
-    one = train_small(0, 1)
-    for other in run_in_processes(train_small, processes):
-        assert other["records"] == one["records"]
-        assert torch.equal(other["weights"], one["weights"])
 
 
 def test_step_units_and_a_rate_that_diverges(tmp_path: Path) -> None:
