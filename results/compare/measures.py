@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
@@ -34,6 +34,11 @@ class Measure:
     factor: float = 1
     digits: int | None = None  # digits after the point, up to 10^7; None: three significant digits
     words: Callable[[Sequence[float]], str] | None = None  # form of values that have no mean
+
+    @classmethod
+    def recorded(cls, name: str, label: str, factor: float = 1, digits: int | None = None) -> "Measure":
+        """A metric of the summary."""
+        return cls(name, label, lambda run: run.summary.get(name), factor, digits)
 
     def values(self, runs: Sequence[Run]) -> list[float]:
         """The values of the runs that have it, without the factor."""
@@ -93,11 +98,11 @@ def qualities(runs: Sequence[Run]) -> list[Measure]:
 def costs(runs: Sequence[Run]) -> list[Measure]:
     """Density (unless all runs are dense), total error, bytes and compression ratio, if a run has them."""
     found = [
-        Measure("compression/density_mean", "average density, %", _of("compression/density_mean"), PERCENT),
-        Measure("compression/total_error", "total error", _of("compression/total_error")),
-        Measure(LINK_BYTES, "MB that left a worker", _of(LINK_BYTES), 1e-6),
-        Measure(HANDED_BYTES, "MB handed over", _of(HANDED_BYTES), 1e-6),
-        Measure("comm/compression_ratio", "compression ratio", _of("comm/compression_ratio")),
+        Measure.recorded("compression/density_mean", "average density, %", PERCENT),
+        Measure.recorded("compression/total_error", "total error"),
+        Measure.recorded(LINK_BYTES, "MB that left a worker", 1e-6),
+        Measure.recorded(HANDED_BYTES, "MB handed over", 1e-6),
+        Measure.recorded("comm/compression_ratio", "compression ratio"),
     ]
     is_dense = all(value == 1 for value in found[0].values(runs))
     return [measure for measure in found[is_dense:] if measure.values(runs)]
@@ -105,7 +110,7 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
 
 def break_even(runs: Sequence[Run]) -> list[Measure]:
     """The link speed below which a run was faster than dense training, if a run has it."""
-    found = Measure(BREAK_EVEN, "faster than dense, link", _of(BREAK_EVEN), words=in_words)
+    found = replace(Measure.recorded(BREAK_EVEN, "faster than dense, link"), words=in_words)
     return [found] if found.values(runs) else []
 
 
@@ -146,12 +151,8 @@ def num_parameters(run: Run) -> int | None:
 
 def _all_qualities() -> list[Measure]:
     found = [
-        Measure(f"{split}/{name}", f"{said} {label}", _of(f"{split}/{name}"), factor, digits)
+        Measure.recorded(f"{split}/{name}", f"{said} {label}", factor, digits)
         for split, said in _SPLITS.items()
         for name, (label, factor, digits) in _QUALITIES.items()
     ]
-    return [*found, Measure("convex/suboptimality", "f(x) - f*", _of("convex/suboptimality"))]
-
-
-def _of(metric: str) -> Callable[[Run], float | None]:
-    return lambda run: run.summary.get(metric)
+    return [*found, Measure.recorded("convex/suboptimality", "f(x) - f*")]

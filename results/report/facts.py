@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -207,11 +208,7 @@ def _natural(text: str) -> list[tuple[int, float, str]]:
 
 
 def _typed(words: list[Any]) -> str:
-    return " ".join(["python", *(_quoted(str(word)) for word in words)])
-
-
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+    return shlex.join(["python", *map(str, words)])
 
 
 def _listed(words: list[str]) -> str:

@@ -23,12 +23,10 @@ def figures_of(series: Sequence[Series]) -> list[Figure]:
         for x, y in ((sent, quality), (density, quality), (sent, error))
         if x is not None and y is not None
     ]
-    measures = [_recorded("train/loss", "training loss"), _recorded("compression/density", "density, %", 100)]
+    measures = [
+        Measure.recorded("train/loss", "training loss"),
+        Measure.recorded("compression/density", "density, %", 100),
+    ]
     measures += [measure for measure in (error, quality) if measure is not None]
     drawn += [curves(series, measure) for measure in measures]
     return [figure for figure in drawn if figure is not None]
-
-
-def _recorded(name: str, label: str, factor: float = 1) -> Measure:
-    """A metric for figures over the steps."""
-    return Measure(name, label, lambda run: run.summary.get(name), factor)

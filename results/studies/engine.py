@@ -139,15 +139,9 @@ def _quality(group: Group) -> Measure:
 def measures_of(told: Mapping[str, Any]) -> dict[str, Measure]:
     """The measures of study.yaml, by name."""
     return {
-        name: Measure(
-            words["metric"], words["label"], _of(words["metric"]), words.get("factor", 1), words.get("digits")
-        )
+        name: Measure.recorded(**{"name" if key == "metric" else key: word for key, word in words.items()})
         for name, words in told.get("measures", {}).items()
     }
-
-
-def _of(metric: str) -> Callable[[Run], float | None]:
-    return lambda run: run.summary.get(metric)
 
 
 def methods_of(name: str, told: Mapping[str, Any], runs: Sequence[Run]) -> Methods:

@@ -131,21 +131,6 @@ def test_densities_of_the_first_and_the_last_epoch_are_those_of_all_their_steps(
     assert in_epoch(less, 1) is None
 
 
-def test_the_page_says_what_the_summaries_say(tmp_path: Path) -> None:
-    write_all(tmp_path / "a")
-    text = page(read_runs([tmp_path / "a"]), [])
-    top_k = rows(text, "Top-k 1 %")[0]
-    assert top_k[1:3] == ["-", "0, 1, 2"]
-    assert top_k[3] == "82.17 [81.65, 82.68]"
-    assert top_k[4:7] == ["-1.93 [-2.22, -1.65]", "-", "-"]
-    assert top_k[7:] == ["5.10 ± 0.10", "100", "7.00", "25.0", "4.00", "2.00"]
-    threshold = rows(text, "threshold, bytes of Top-k 1 %")[0]
-    assert threshold[1] == "0.04" and threshold[5] == "+1.00"
-    assert threshold[6] == "1.04 x Top-k 1 %"
-    assert rows(text, "random block 10 %")[0][6] == "1.20 x Top-k 1 %"
-    assert rows(text, "none")[0][3:7] == ["84.10 [83.85, 84.35]", "-", "-", "-"]
-
-
 def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     write(tmp_path, "main", "none")
     runs = read_runs([tmp_path])
