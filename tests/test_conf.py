@@ -27,7 +27,15 @@ CHOICES = [
     if not {"sweeps", "exception", "hydra", "compressor"} & {*p.relative_to(CONF).parts}  # tested elsewhere
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
-NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2", "league/sst2"}
+NEEDS_FILES |= {
+    "movielens",
+    "paper/neumf_ml20m",
+    "paper/gpt124m",
+    "sst2",
+    "bert_sst2",
+    "small/bert_sst2",
+    "league/sst2",
+}
 NEEDS_FILES |= {
     f"autolrs/{name}" for name in ("resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2")
 }
@@ -59,8 +67,11 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         overrides = ["model=least_squares", "data=least_squares"]
     elif option in ("lstm", "python_docs"):
         overrides = ["model=lstm", "data=python_docs"]
-    elif option == "transformer":
-        overrides = ["model=transformer", "data=python_docs"]
+    elif option in ("transformer", "gpt"):
+        overrides = [f"model={option}", "data=python_docs"]
+    elif option == "text":
+        (tmp_path / "a.txt").write_text("a b c\n" * 4000)
+        overrides = ["model=gpt", "data=text", "data.files=[a.txt]", f"data.root={tmp_path}"]
     elif option == "bert":
         overrides = ["model=bert", "data=python_docs", "data.objective=masked"]
     elif option in ("neumf", "movielens", "synthetic_ratings"):

@@ -34,7 +34,7 @@ def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[s
         for name, parameter in module.named_parameters(recurse=False):
             is_spared = (
                 ("batch_norm" in no_decay and isinstance(module, _NormBase))
-                or ("layer_norm" in no_decay and isinstance(module, nn.LayerNorm))
+                or ("layer_norm" in no_decay and isinstance(module, (nn.LayerNorm, nn.RMSNorm)))
                 or ("bias" in no_decay and "bias" in name.split("_"))
             )
             if parameter.requires_grad and parameter not in seen:  # tied weights appear twice

@@ -6,10 +6,11 @@ by Mikolov et al., 2010, from their word-level files; and Python's built-in lang
 
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from data.checks import require_flag
+from data.checks import is_number, require_flag, shown
 from data.download import fetch, take_from_zip
 from data.files import not_downloaded, path_of, read_lines
 
@@ -106,6 +107,34 @@ def python_docs() -> Corpus:
     return Corpus("python_docs", splits["train"], splits["validation"], splits["test"])
 
 
+def text(root: str, files: Sequence[str], held_out: float) -> Corpus:
+    """The lines of UTF-8 files, with paths relative to ``root`` or absolute, in their order.
+
+    The last ``held_out`` of every file's lines are held out, one half for validation and one for the test.
+    Raises ``FileNotFoundError`` for a missing file, and ``ValueError`` for a list without files, a file that
+    is not UTF-8 or has no words, and a split without lines.
+    """
+    is_list = isinstance(files, Sequence) and not isinstance(files, str)
+    if not (is_list and files and all(isinstance(file, str) and file for file in files)):
+        raise ValueError(f"data.files must be a list of paths, got {shown(files)}")
+    if not (is_number(held_out) and 0 < held_out < 1):
+        raise ValueError(f"data.held_out must be in (0, 1), got {shown(held_out)}")
+    parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    for file in files:
+        path = path_of("data.root", root) / path_of("data.files", file)
+        if not path.is_file():
+            raise FileNotFoundError(f"data=text: no file {path}; data.files has paths relative to data.root")
+        lines = _lines(path)
+        last = round(len(lines) * (1 - held_out / 2))
+        first = round(len(lines) * (1 - held_out))
+        for name, own in zip(parts, (lines[:first], lines[first:last], lines[last:]), strict=True):
+            parts[name] += own
+    for name, lines in parts.items():
+        if not lines:
+            raise ValueError(f"the {name} split of data.files must have a line; data.held_out is {held_out}")
+    return Corpus("text", **parts)
+
+
 def _corpus(name: str, files: list[Path]) -> Corpus:
     return Corpus(name, *(_read(name, file) for file in files))
 
@@ -113,6 +142,10 @@ def _corpus(name: str, files: list[Path]) -> Corpus:
 def _read(name: str, path: Path) -> list[str]:
     if not path.is_file():
         raise not_downloaded(name, path.parents[1], path)
+    return _lines(path)
+
+
+def _lines(path: Path) -> list[str]:
     lines = read_lines(path)
     if not any(line.strip() for line in lines):
         raise ValueError(f"{path} is empty: it has no words")

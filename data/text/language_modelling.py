@@ -1,41 +1,45 @@
-"""Factories of text datasets: a corpus for next-token prediction or masked language modelling."""
+"""Factories of text datasets: a corpus for the prediction of next tokens or of masked ones."""
 
 import inspect
 import platform
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from data.text.corpora import Corpus
 from data.text.corpora import penn_treebank as penn_treebank_corpus
 from data.text.corpora import python_docs as python_docs_corpus
+from data.text.corpora import text as text_corpus
 from data.text.corpora import wikitext2 as wikitext2_corpus
 from data.text.masked import MaskedDataset, masked_dataset
 from data.text.next_token import NextTokenDataset, next_token_dataset
 from data.text.vocabulary import Tokenize
+from data.text.windows import WindowDataset, window_dataset
 
+LanguageDataset = NextTokenDataset | WindowDataset | MaskedDataset  # by data.objective
 _WORD = re.compile(r"\w+|[^\w\s]")  # a run of letters, digits and underscores, or one other character
 
 
 def wikitext2(
     *, root: str, download: bool = False, objective: str = "next_token", **settings: Any
-) -> NextTokenDataset | MaskedDataset:
+) -> LanguageDataset:
     """WikiText-2 (``corpora.wikitext2``) with its 33,278 words.
 
-    ``objective`` is next_token, with the settings of ``next_token_dataset``, or masked, with those of
-    ``data.text.masked.masked_dataset``. A setting of None takes the default there. Raises ``ValueError``
-    for another objective and for settings that have no effect with the objective.
+    ``objective`` is next_token, windows or masked, with the settings of ``next_token_dataset``,
+    ``window_dataset`` or ``masked_dataset``. A setting of None takes the default there. Raises
+    ``ValueError`` for another objective and for settings that have no effect with the objective.
     """
     return _dataset(wikitext2_corpus(root, download), objective, settings, tokenize=str.split)
 
 
 def penn_treebank(
     *, root: str, download: bool = False, objective: str = "next_token", **settings: Any
-) -> NextTokenDataset | MaskedDataset:
+) -> LanguageDataset:
     """The Penn Treebank (``corpora.penn_treebank``), 10,000 words; settings as in ``wikitext2``."""
     return _dataset(penn_treebank_corpus(root, download), objective, settings, tokenize=str.split)
 
 
-def python_docs(*, objective: str = "next_token", **settings: Any) -> NextTokenDataset | MaskedDataset:
+def python_docs(*, objective: str = "next_token", **settings: Any) -> LanguageDataset:
     """Python's language reference (``corpora.python_docs``), in words and punctuation marks.
 
     Settings as in ``wikitext2``, but the defaults are lower case and a vocabulary of 2,000 words. If the
@@ -52,6 +56,18 @@ def python_docs(*, objective: str = "next_token", **settings: Any) -> NextTokenD
     )
 
 
+def text(
+    *,
+    files: Sequence[str],
+    root: str,
+    held_out: float = 0.1,
+    objective: str = "windows",
+    **settings: Any,
+) -> WindowDataset | NextTokenDataset | MaskedDataset:
+    """Text files (``corpora.text``); settings as in ``wikitext2``, words are those of ``python_docs``."""
+    return _dataset(text_corpus(root, files, held_out), objective, settings, tokenize=_WORD.findall)
+
+
 def _dataset(
     corpus: Corpus,
     objective: str,
@@ -60,16 +76,19 @@ def _dataset(
     tokenize: Tokenize,
     extra_facts: dict[str, Any] | None = None,
     defaults: dict[str, Any] | None = None,
-) -> NextTokenDataset | MaskedDataset:
+) -> LanguageDataset:
     given = {name: value for name, value in settings.items() if value is not None}
-    if objective == "next_token":
-        _refuse_settings_without_effect(given, next_token_dataset, objective)
-        given = (defaults or {}) | given
-        return next_token_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
+    if objective not in ("next_token", "windows", "masked"):
+        raise ValueError(f"data.objective must be next_token, windows or masked, got {objective!r}")
     if objective == "masked":
         _refuse_settings_without_effect(given, masked_dataset, objective)
         return masked_dataset(corpus, **given)
-    raise ValueError(f"data.objective must be next_token or masked, got {objective!r}")
+    if objective == "windows":
+        _refuse_settings_without_effect(given, window_dataset, objective)
+        return window_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
+    _refuse_settings_without_effect(given, next_token_dataset, objective)
+    given = (defaults or {}) | given
+    return next_token_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
 
 
 def _refuse_settings_without_effect(given: dict[str, Any], factory: Any, objective: str) -> None:

@@ -19,6 +19,7 @@ OPTIONS = sorted(path.stem for path in CONF.glob("data/*.yaml"))
 SMALL = {  # command-line settings, and the function that writes the files, by option
     **{option: ((f"data={option}",), None) for option in ("breast_cancer", "digits", "python_docs")},
     "masked": (("data=python_docs", "data.objective=masked"), None),
+    "windows": (("data=python_docs", "data.objective=windows"), None),
     "least_squares": (("data=least_squares",), None),
     "synthetic_ratings": (("data=synthetic_ratings", "data.users=40"), None),
     "imagenet": ((*IMAGES, "data.image_size=8"), FORMATS["images png"].write),  # as a folder of two classes
@@ -26,7 +27,7 @@ SMALL = {  # command-line settings, and the function that writes the files, by o
         FORMATS[name].words[0].removeprefix("data="): (FORMATS[name].words, FORMATS[name].write)
         for name in (
             *("idx", "idx.gz", "cifar10", "cifar100", "images png", "libsvm", "wikitext"),
-            *("penn treebank", "sst-2", "movielens 100k"),
+            *("penn treebank", "text", "sst-2", "movielens 100k"),
         )
     },
 }
@@ -65,14 +66,14 @@ def build(option: str, root: Path) -> Dataset:
 
 
 def test_every_choice_is_tried() -> None:
-    assert set(OPTIONS) == SMALL.keys() - {"masked"}
-    assert len({kind for option in OPTIONS for kind in classes_of(option)}) == 7
+    assert set(OPTIONS) == SMALL.keys() - {"masked", "windows"}
+    assert len({kind for option in OPTIONS for kind in classes_of(option)}) == 8
 
 
 @pytest.mark.parametrize("option", SMALL)
 def test_a_dataset_keeps_to_the_protocol(option: str, tmp_path: Path) -> None:
     dataset: Any = build(option, tmp_path)
-    assert type(dataset) in classes_of("python_docs" if option == "masked" else option)
+    assert type(dataset) in classes_of("python_docs" if option in ("masked", "windows") else option)
     check(dataset, Dataset)
     if dataset.task is None:
         assert not dataset.held_out and option in ("least_squares", "libsvm")

@@ -25,11 +25,14 @@ WORDS = {  # settings with a fixed set of valid words
     "compressor=top_k budget.schedule": ("constant", "exponential"),
     "compressor=random_k compressor.schedule": ("constant", "exponential"),
     "model=resnet18 model.variant": ("auto", "small", "imagenet"),
-    "data=python_docs model=lstm data.objective": ("next_token", "masked"),
+    "data=python_docs model=lstm data.objective": ("next_token", "windows", "masked"),
+    "data=python_docs model=gpt data.objective=windows data.tokens": ("byte", "bpe", "word"),
+    "data=python_docs model=gpt model.size": ("tiny", "mini", "small"),
     "data=python_docs model=bert data.objective=masked model.config": ("bert_tiny", "bert_mini", "bert_base"),
 }
 IMAGES = "data=image_folder data.name=x"
 MAY_BE_NULL = {
+    "data=python_docs model=gpt data.objective=windows data.tokens",
     *(f"tracker=wandb tracker.{key}" for key in ("mode", "objective", "tags")),
     *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels")),
 }
@@ -88,6 +91,7 @@ COUNTS_OR_NULL = of_methods(int | None) + listed("""
     data=python_docs model=lstm: data.vocabulary_size data.bptt
     data=python_docs model=lstm: data.evaluation_columns data.evaluation_tokens
     data=python_docs model=bert data.objective=masked: data.max_length model.positions
+    data=python_docs model=gpt data.objective=windows: data.length
     data=image_folder data.name=x: data.image_size
     data=sst2 model=bert: data.train_rows
 """)
@@ -167,6 +171,7 @@ LISTS = {  # settings with invalid values of their own
     "data=image_folder data.name=x data.mean": ([], ["a"], [None], [NAN] * 3, [INFINITE] * 3, [10**400] * 3),
     "data=image_folder data.name=x data.std": ([], [0] * 3, ["a"], [None], [INFINITE] * 3, [1e39] * 3),
     "data=image_folder data.name=x data.channels": ([1], [3], []),
+    "data=text model=gpt data.files": ([], [1], [None], [""], ["/nowhere"], [["a"]]),
     "model.hidden": ([0], [-1], ["a"], [1.5], [None], [[3]], [10**30], [99_999_999_999], [2**17] * 3),
     "optimizer.no_decay": (["weight"], [1], [None], [[]]),
     "optimizer=adam optimizer.betas": (

@@ -37,6 +37,10 @@ def write_text(root: Path, folder: str, name: str) -> None:
         (root / folder / name.format(split)).write_text(" = a title = \n a fine <unk> film .\n" * 40)
 
 
+def write_file(root: Path) -> None:
+    (root / "few.txt").write_text("a fine f\u00edlm .\n" * 40)
+
+
 def write_ratings(root: Path, name: str) -> None:
     """Ratings of 13 users, each of 20 of 130 items."""
     edition = EDITIONS[name]
@@ -72,6 +76,7 @@ FORMATS = {
     "libsvm.bz2": Format(LIBSVM, partial(write_libsvm, suffix=".bz2", pack=bz2.compress), "libsvm/*"),
     "wikitext": Format(("data=wikitext2",), WIKITEXT, "wikitext-2/*"),
     "penn treebank": Format(("data=penn_treebank",), PENN, "penn-treebank/*"),
+    "text": Format(("data=text", "data.files=[few.txt]", "data.length=8"), write_file, "few.txt"),
     "masked": Format(
         ("data=wikitext2", "data.objective=masked", "data.max_length=8"), WIKITEXT, "wikitext-2/*"
     ),

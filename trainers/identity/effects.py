@@ -14,6 +14,7 @@ Value = str | int | float | bool | tuple["Value", ...] | None
 Condition = Callable[[Config], bool]
 
 IMAGE_FOLDER, LIBSVM = "data.image_folder.image_folder", "data.libsvm.libsvm"
+TEXT = "data.text.language_modelling.text"
 LIBSVM_FILES = (
     "a9a",
     "gisette_scale",
@@ -161,7 +162,9 @@ def _is_plain_wire(config: Config) -> bool:
 def _has_known_files(config: Config) -> bool:
     """Whether the data's name identifies its content. Only its path identifies a user's own file."""
     target = alike(at(config, "data._target_"))
-    return target != IMAGE_FOLDER and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
+    return target not in (IMAGE_FOLDER, TEXT) and (
+        target != LIBSVM or at(config, "data.name") in LIBSVM_FILES
+    )
 
 
 def _has_no_buckets(config: Config) -> bool:
