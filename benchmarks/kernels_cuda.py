@@ -48,7 +48,7 @@ def measure_kernels(options: Options, record: Record) -> None:
 
 def _measure_size(options: Options, record: Record, label: str, size: int) -> None:
     from compressors.kernels.gpu import blocks as blocks
-    from compressors.kernels.gpu import selection as selection
+    from compressors.kernels.gpu import taking as taking
     from compressors.kernels.gpu.backend import GpuKernels
     from compressors.kernels.gpu.table import DeviceTable
 
@@ -62,7 +62,7 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
     factor = torch.ones(1, device=device)
 
     def mark() -> None:
-        selection.mark(table, factor, keys, blocks.AT_LEAST)
+        taking.mark(table, factor, keys, blocks.AT_LEAST)
 
     def select(codec: Codec) -> Callable[[], object]:
         return lambda: kernels.compress([codec], [given], Step(0, 0), range(1))

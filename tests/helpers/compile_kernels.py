@@ -22,17 +22,20 @@ from triton.compiler import ASTSource
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
+from compressors.kernels.gpu import packing as packing
 from compressors.kernels.gpu import quantising as quantising
 from compressors.kernels.gpu import reading as reading
+from compressors.kernels.gpu import searching as searching
+from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu import surveying as surveying
-from compressors.kernels.gpu.selection import (
+from compressors.kernels.gpu.table import TILE
+from compressors.kernels.gpu.taking import (
     COUNTED,
     EIGHT_WARPS,
     NO_FUSED_MULTIPLY_ADD,
     SAMPLE,
     SIXTEEN_WARPS,
 )
-from compressors.kernels.gpu.table import TILE
 
 TOOL = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 WORDS = {  # arguments that are pointers to 64-bit integers, or such integers
@@ -42,7 +45,7 @@ WORDS = {  # arguments that are pointers to 64-bit integers, or such integers
 ENTRIES = {"factor", "values", "out", "total", "levels", "floors", "magnitudes", "tails", "thresholds"}
 NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs", "number"}
 WARPS = {
-    blocks.add_counts: SIXTEEN_WARPS,
+    sums.add_counts: SIXTEEN_WARPS,
     largest.count_digits: EIGHT_WARPS,
     largest.share_ties: SIXTEEN_WARPS,
     largest.guess: SIXTEEN_WARPS,
@@ -74,11 +77,11 @@ def launches(bits: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
             fixed = {"RULE": rule, "ADD": add, "KIND": number, "AGAIN": again}
             yield f"mark, {name}, {kind}", blocks.mark, fixed
     yield "mark, again", blocks.mark, {"RULE": 0, "ADD": False, "KIND": 0, "AGAIN": True}
-    yield "pack", blocks.pack, {"EXACT": False}
-    yield "pack, exact", blocks.pack, {"EXACT": True}
-    yield "add_counts", blocks.add_counts, {"TILE": 4 * TILE}
-    yield "halve", blocks.halve, {"TILE": TILE}
-    yield "total_up", blocks.total_up, {"TILE": TILE}
+    yield "pack", packing.pack, {"EXACT": False}
+    yield "pack, exact", packing.pack, {"EXACT": True}
+    yield "add_counts", sums.add_counts, {"TILE": 4 * TILE}
+    yield "halve", sums.halve, {"TILE": TILE}
+    yield "total_up", sums.total_up, {"TILE": TILE}
     rounds = bits // 8
     yield "guess", largest.guess, {"SAMPLE": SAMPLE, "TOP": bits - 2, "ROUNDS": rounds}
     yield "gather", largest.gather, {}
@@ -94,13 +97,13 @@ def launches(bits: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "settle", largest.settle, {"ROUNDS": rounds}
     yield "compare", largest.compare, {}
     yield "share_ties", largest.share_ties, {"TILE": 4 * TILE}
-    for kernel in (drawn.set_bits, drawn.take, drawn.add_rows, drawn.add_sent):
+    for kernel in (drawn.set_bits, drawn.take, sums.add_rows, sums.add_sent):
         yield kernel.__name__, kernel, {"TILE": TILE}
     yield "sample", surveying.sample, {"SAMPLE": reading.SAMPLE}
     yield "survey", surveying.survey, {"ALL": False}
     yield "survey, all", surveying.survey, {"ALL": True}
-    yield "count_large", surveying.count_large, {}
-    yield "list_large", surveying.list_large, {}
+    yield "count_large", searching.count_large, {}
+    yield "list_large", searching.list_large, {}
 
 
 def quantisers() -> Iterator[tuple[str, Any, dict[str, Any]]]:

@@ -16,11 +16,12 @@ from compressors.core.rules import AtLeast, Drawn, Largest, Rounding
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
-from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import reading as reading
 from compressors.kernels.gpu import rounding as rounding
+from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu import trial as trial
-from compressors.kernels.gpu.selection import (
+from compressors.kernels.gpu.table import TILE, DeviceTable, upload
+from compressors.kernels.gpu.taking import (
     DTYPES,
     Taken,
     add_up,
@@ -29,7 +30,6 @@ from compressors.kernels.gpu.selection import (
     take_largest,
     take_marked,
 )
-from compressors.kernels.gpu.table import TILE, DeviceTable, upload
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
 from compressors.parts.surveys import Survey
 
@@ -203,7 +203,7 @@ class GpuKernels(Backend):
         num_rows, size = rows.shape
         out = rows.new_empty(size)
         with torch.cuda.device_of(rows):
-            drawn.add_rows[(-(-size // TILE),)](rows, out, num_rows, size, TILE=TILE)
+            sums.add_rows[(-(-size // TILE),)](rows, out, num_rows, size, TILE=TILE)
         return out
 
     def adds_joined(self, payload: Any, compressed: Compressed) -> bool:
@@ -233,7 +233,7 @@ class GpuKernels(Backend):
             with torch.cuda.device_of(total):
                 for of_worker in upload(np.ascontiguousarray(sent), total.device):
                     grid = (len(sizes) * tiles,)
-                    drawn.add_sent[grid](of_worker, values, indices, total, tiles, TILE=TILE)
+                    sums.add_sent[grid](of_worker, values, indices, total, tiles, TILE=TILE)
         return list(divide(total, num_workers).split(sizes))
 
     def survey(

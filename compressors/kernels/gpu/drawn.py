@@ -36,30 +36,3 @@ def take(draws, rows, positions, values, tiles, TILE: tl.constexpr):
     place = (j + tl.load(draws + 4 * row + 3)) % tl.maximum(count, 1)
     tl.store(values + tl.load(draws + 4 * row + 1) + place, x, mask=there)
     tl.store(entry, tl.zeros_like(x), mask=there)
-
-
-@triton.jit
-def add_rows(values, out, num_rows, size, TILE: tl.constexpr):
-    """Write the sum of the rows of ``values`` [R k], in order, to ``out`` [k]."""
-    i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    at = values + i
-    total = tl.load(at, mask=i < size, other=0.0)
-    for _ in range(1, num_rows):
-        at += size
-        total += tl.load(at, mask=i < size, other=0.0)
-    tl.store(out + i, total, mask=i < size)
-
-
-@triton.jit
-def add_sent(sent, values, indices, total, tiles, TILE: tl.constexpr):
-    """Add one worker's sent entries of all segments, which are distinct, to ``total``.
-
-    ``sent`` has, per segment, the start of its entries, their number, and its start in ``total``.
-    """
-    segment = sent + 3 * (tl.program_id(0) // tiles)
-    j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
-    there = j < tl.load(segment + 1)
-    begin = tl.load(segment)
-    at = total + tl.load(segment + 2) + tl.load(indices + begin + j, mask=there, other=0)
-    x = tl.load(at, mask=there, other=0.0) + tl.load(values + begin + j, mask=there, other=0.0)
-    tl.store(at, x, mask=there)

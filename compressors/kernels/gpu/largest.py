@@ -25,10 +25,9 @@ from compressors.kernels.gpu.blocks import (
     ROW_COLUMNS,
     SIZE,
     key_of,
-    lowest,
-    marks_of,
     ones,
 )
+from compressors.kernels.gpu.packing import lowest, marks_of
 
 DIGITS: tl.constexpr = tl.constexpr(256)
 GUESSED_BITS: tl.constexpr = tl.constexpr(16)  # leading bits of a guess; the others are 0

@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.kernels.gpu import searching as searching
 from compressors.kernels.gpu import surveying as loops
-from compressors.kernels.gpu.selection import DTYPES, NO_FUSED_MULTIPLY_ADD, add_up
 from compressors.kernels.gpu.table import Adding, DeviceTable, upload
+from compressors.kernels.gpu.taking import DTYPES, NO_FUSED_MULTIPLY_ADD, add_up
 from compressors.parts.surveys import Survey
 
 SAMPLE = 2**12  # entries of a row from which a floor is guessed
@@ -56,11 +57,11 @@ def search(table: DeviceTable, factor: Tensor, thresholds: np.ndarray) -> list[T
     limits = upload(thresholds.astype(DTYPES[factor.dtype]), table.device)
     counts = torch.empty_like(table.counts)
     grid = (len(counts),)
-    loops.count_large[grid](table.pieces, factor, limits, counts)
+    searching.count_large[grid](table.pieces, factor, limits, counts)
     ends = counts.cumsum(0)
     up_to = ends[table.row_pieces[1:] - 1].cpu().numpy()
     found = torch.empty(int(up_to[-1]), dtype=torch.int64, device=table.device)
-    loops.list_large[grid](table.pieces, factor, limits, counts, ends, found)
+    searching.list_large[grid](table.pieces, factor, limits, counts, ends, found)
     return list(found.split(np.diff(up_to, prepend=0).tolist()))
 
 

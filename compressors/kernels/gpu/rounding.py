@@ -11,8 +11,8 @@ from compressors.core.randomness import hash_keys
 from compressors.core.rules import Halves, Levels, Powers, Rounding, Signs, Ternary
 from compressors.encoding.packing import widths_of
 from compressors.kernels.gpu import quantising as loops
-from compressors.kernels.gpu.selection import NO_FUSED_MULTIPLY_ADD, add_up
 from compressors.kernels.gpu.table import TILE, Adding, upload
+from compressors.kernels.gpu.taking import NO_FUSED_MULTIPLY_ADD, add_up
 
 Field = tuple[Tensor, list[int]]  # of all rows, joined in order, and the length of each row's part
 _PIECE, _LINES, _ROW_COLUMNS = loops.PIECE.value, loops.LINES.value, loops.ROW_COLUMNS.value

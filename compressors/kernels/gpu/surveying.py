@@ -1,4 +1,4 @@
-"""Triton kernels that read p = e + factor g without computing it in place: surveys, and large entries.
+"""Triton kernels for surveys of p = e + factor g, which is not computed in place.
 
 The columns of ``pieces`` are those of ``blocks.py``. Sums have the order of ``squared_norm``.
 """
@@ -8,29 +8,18 @@ import triton.language as tl
 
 from compressors.kernels.gpu.blocks import (
     ADDRESS,
-    BASE,
     BLOCKS,
     COLUMNS,
     ENTRIES,
     FIRST_BLOCK,
     GRADIENT,
     ITS_GRADIENT,
-    NUMBER,
     ROW,
     ROW_COLUMNS,
     SIZE,
     add_halves,
 )
-
-
-@triton.jit
-def p_at(entries, gradient, i, inside, factor):
-    """Entries ``i`` of p, from the addresses of e and of g or 0; 0 where not ``inside``."""
-    kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
-    x = tl.load(entries.to(kind) + i, mask=inside, other=0.0)
-    adds = inside & (gradient != 0)
-    change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
-    return tl.where(adds, tl.fma(change, tl.load(factor), x), x)
+from compressors.kernels.gpu.searching import p_at
 
 
 @triton.jit
@@ -113,29 +102,3 @@ def survey(
         keeps = (j < size) & ~(magnitudes <= floor)
         at = begin + tl.cumsum(keeps.to(tl.int32), 0) - 1
         tl.store(tails + at, magnitudes, mask=keeps & (at < tl.load(starts + row + 1)))
-
-
-@triton.jit
-def count_large(pieces, factor, thresholds, counts):
-    """Per piece the number of entries with |p| >= their row's threshold, and of NaN."""
-    piece = pieces + COLUMNS * tl.program_id(0)
-    size = tl.load(piece + SIZE).to(tl.int32)
-    i = tl.arange(0, BLOCKS * 256)
-    x = p_at(tl.load(piece + ENTRIES), tl.load(piece + GRADIENT), i, i < size, factor)
-    large = (i < size) & ~(tl.abs(x) < tl.load(thresholds + tl.load(piece + ROW)))
-    tl.store(counts + tl.load(piece + NUMBER), tl.sum(large.to(tl.int32), 0))
-
-
-@triton.jit
-def list_large(pieces, factor, thresholds, counts, ends, found):
-    """The positions in their rows of the entries that ``count_large`` counts, each piece's up to its end."""
-    piece = pieces + COLUMNS * tl.program_id(0)
-    number = tl.load(piece + NUMBER)
-    count = tl.load(counts + number)
-    if count > 0:
-        size = tl.load(piece + SIZE).to(tl.int32)
-        i = tl.arange(0, BLOCKS * 256)
-        x = p_at(tl.load(piece + ENTRIES), tl.load(piece + GRADIENT), i, i < size, factor)
-        large = (i < size) & ~(tl.abs(x) < tl.load(thresholds + tl.load(piece + ROW)))
-        at = tl.load(ends + number) - count + tl.cumsum(large.to(tl.int32), 0) - 1
-        tl.store(found + at, tl.load(piece + BASE) + i, mask=large)

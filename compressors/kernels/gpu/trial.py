@@ -15,8 +15,8 @@ from compressors.core.norms import layer_norms
 from compressors.core.rules import AtLeast, Largest, Rule
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.gpu import rounding as rounding
-from compressors.kernels.gpu.selection import Taken
 from compressors.kernels.gpu.table import DeviceTable
+from compressors.kernels.gpu.taking import Taken
 
 WORKERS, SIZES, FACTOR = 2, (20_000, 700), 0.5  # layers of more and of fewer entries than a sample
 NUMBER, THRESHOLD = 300, 2.0

@@ -30,8 +30,9 @@ pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 from compressors.kernels.gpu import backend as gpu
 from compressors.kernels.gpu import blocks as triton_blocks
 from compressors.kernels.gpu import largest as triton_largest
-from compressors.kernels.gpu import selection, trial
+from compressors.kernels.gpu import sums as triton_sums
 from compressors.kernels.gpu import table as device_table
+from compressors.kernels.gpu import taking, trial
 from compressors.kernels.gpu.backend import GpuKernels, _can_run
 
 interpreter.install()
@@ -137,16 +138,16 @@ def test_the_largest_are_found_from_any_guess(
     guess: str, dtype: torch.dtype, ties: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sample of some of 4,099 entries; a guess that is of no use leads to a search among all entries."""
-    monkeypatch.setattr(selection, "SAMPLE", 1024 if guess == "too high" else 32)
-    ranks, kernels = selection._ranks, GpuKernels()
+    monkeypatch.setattr(taking, "SAMPLE", 1024 if guess == "too high" else 32)
+    ranks, kernels = taking._ranks, GpuKernels()
 
     def given(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
         found, capacity = ranks(sizes, wanted)
         if guess == "too high":
-            found = np.where(sizes > selection.SAMPLE, 1, found).astype(np.int32)
+            found = np.where(sizes > taking.SAMPLE, 1, found).astype(np.int32)
         return found, 20 if guess == "of too many" else capacity
 
-    monkeypatch.setattr(selection, "_ranks", given)
+    monkeypatch.setattr(taking, "_ranks", given)
     require_equal(kernels, TopK(density=0.03), dtype, ties)
     missed = missed_rows(kernels)
     assert ties or any(missed) == (guess != "good")
@@ -204,7 +205,7 @@ def test_totals_of_many_blocks() -> None:
     parts = np.stack([ends - sizes, ends], 1)
     sums = torch.rand(sum(sizes), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     totals = torch.empty(len(sizes), dtype=torch.float64, device=DEVICE)
-    triton_blocks.total_up[(len(sizes),)](
+    triton_sums.total_up[(len(sizes),)](
         torch.from_numpy(parts).to(DEVICE), sums.clone().to(DEVICE), totals, TILE=1024
     )
     expected = np.empty(len(sizes))
@@ -216,7 +217,7 @@ def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch)
     """Parts of 1 sum, of 40 sums (the most for one program), of more, and of enough for three rounds."""
     monkeypatch.setattr(device_table, "ALONE", 40)
     monkeypatch.setattr(device_table, "TILE", 16)
-    monkeypatch.setattr(selection, "TILE", 16)
+    monkeypatch.setattr(taking, "TILE", 16)
     sizes = [1, 40, 41, 0, 333, 8 * 40 + 1, 64 * 40 + 5]
     ends = np.cumsum(sizes)
     parts = np.stack([ends - sizes, ends], 1)
@@ -224,7 +225,7 @@ def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch)
     adding = device_table.Adding(parts, DEVICE)
     assert len(adding.levels) == 3
     assert (adding.parts[:, 1] - adding.parts[:, 0]).max() <= 40
-    totals = selection.add_up(sums.clone().to(DEVICE), adding)
+    totals = taking.add_up(sums.clone().to(DEVICE), adding)
     expected = np.empty(len(sizes))
     total_up(parts, sums.numpy()[None], expected[None])
     assert totals.tolist() == expected.tolist()
@@ -264,7 +265,7 @@ def test_what_was_sent_is_added_in_the_workers_order(
     codec: Codec, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several tiles, different numbers of entries, and none; the bits depend on the order of the sum."""
-    monkeypatch.setattr(selection, "TILE", 256)
+    monkeypatch.setattr(taking, "TILE", 256)
     rows = torch.randn(3, 1305, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     rows[:, 100:102] = 0
     inputs = inputs_of([segment(own, str(i)) for i, own in enumerate(rows.split([100, 2, 3, 1200], 1))])
@@ -358,7 +359,7 @@ ODD = {  # and whether rows are missed, in which all entries are searched
 
 @pytest.mark.parametrize("name", ODD)
 def test_the_largest_of_odd_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "SAMPLE", 256)
+    monkeypatch.setattr(taking, "SAMPLE", 256)
     ours, expected = rows_of(name), rows_of(name)
     kernels, codec = GpuKernels(), TopK(density=0.003)
     (found,) = kernels.compress([codec], inputs_of([segment(ours)]), Step(0, 0), range(W))

@@ -12,6 +12,8 @@ from compressors.core.rules import AtLeast, Drawn, Largest
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
+from compressors.kernels.gpu import packing as packing
+from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu.table import TILE, Adding, DeviceTable, upload
 
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -166,7 +168,7 @@ def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
 def _begins(table: DeviceTable) -> Tensor:
     """The places of each piece's first marked entry, and the number of all, [P + 1] int64."""
     begins = torch.empty(len(table.counts) + 1, dtype=torch.int64, device=table.device)
-    blocks.add_counts[(1,)](table.counts, begins, len(table.counts), TILE=4 * TILE, **SIXTEEN_WARPS)
+    sums.add_counts[(1,)](table.counts, begins, len(table.counts), TILE=4 * TILE, **SIXTEEN_WARPS)
     return begins
 
 
@@ -195,7 +197,7 @@ def _pack(
     indices = torch.empty(number, dtype=torch.int32, device=table.device)
     found = (table.pieces, factor, keys, table.masks, table.sums, table.counts, ties, counts, begins)
     exact = chosen is not None
-    blocks.pack[(len(counts),)](*found, values, indices, EXACT=exact, **NO_FUSED_MULTIPLY_ADD)
+    packing.pack[(len(counts),)](*found, values, indices, EXACT=exact, **NO_FUSED_MULTIPLY_ADD)
     return values, indices
 
 
@@ -205,12 +207,12 @@ def _totals(table: DeviceTable) -> Sequence[Tensor]:
     return add_up(table.both, table.adding_both).chunk(2)
 
 
-def add_up(sums: Tensor, adding: Adding) -> Tensor:
-    """Add ``sums`` (consumed) of every part by halves until one is left."""
+def add_up(of_blocks: Tensor, adding: Adding) -> Tensor:
+    """Add ``of_blocks`` (consumed) of every part by halves until one is left."""
     for jobs in adding.levels:
-        blocks.halve[(len(jobs),)](jobs, sums, TILE=TILE)
-    totals = sums.new_empty(len(adding.parts))
-    blocks.total_up[(len(totals),)](adding.parts, sums, totals, TILE=TILE)
+        sums.halve[(len(jobs),)](jobs, of_blocks, TILE=TILE)
+    totals = of_blocks.new_empty(len(adding.parts))
+    sums.total_up[(len(totals),)](adding.parts, of_blocks, totals, TILE=TILE)
     return totals
 
 
