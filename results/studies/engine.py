@@ -18,9 +18,15 @@ from typing import Any
 import yaml
 
 from results.command import paragraph
-from results.compare.joint_intervals import LEAST_SEEDS, NOT_SHOWN, JointInterval, confidence, joint_interval
 from results.compare.measures import LINK_BYTES, Measure, num_parameters, qualities, require_several_workers
-from results.compare.statistics import WITHOUT_INTERVAL
+from results.compare.statistics import (
+    FEWEST_SEEDS,
+    NOT_SHOWN,
+    WITHOUT_INTERVAL,
+    Difference,
+    confidence,
+    joint_interval,
+)
 from results.escaping import code, in_markdown
 from results.figures import metrics, sheet
 from results.figures.description import curves
@@ -200,7 +206,7 @@ def looks(pairs: Iterable[Sequence[str]], methods: Methods, measure: Measure) ->
     return [Look(*each, len(found)) for each in found]
 
 
-def look(measure: Measure, ours: Seeds, theirs: Seeds, number: int) -> JointInterval:
+def look(measure: Measure, ours: Seeds, theirs: Seeds, number: int) -> Difference:
     """The interval of one of ``number`` comparisons, in the unit of the page."""
     return joint_interval([measure.factor * each for each in differences(measure, ours, theirs)], number)
 
@@ -223,7 +229,7 @@ def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[
         for method in group.methods
         if method != found[0]
         and abs(sent[method] / sent[found[0]] - 1) <= share
-        and len(seeds[method] & seeds[found[0]]) >= LEAST_SEEDS
+        and len(seeds[method] & seeds[found[0]]) >= FEWEST_SEEDS
     ]
 
 

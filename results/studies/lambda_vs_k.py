@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from results.compare.joint_intervals import NOT_SHOWN, JointInterval, joint_interval
 from results.compare.measures import LINK_BYTES as BYTES
 from results.compare.measures import Measure, qualities, require_several_workers
+from results.compare.statistics import NOT_SHOWN, Difference, joint_interval
 from results.figures.groups import file_stem, groups
 from results.figures.kinds import figures_of
 from results.figures.saving import Figures
@@ -121,14 +121,14 @@ def ratios(ours: Seeds, theirs: Seeds, metric: str, seeds: Sequence[int]) -> lis
     return [ours[seed].summary[metric] / theirs[seed].summary[metric] for seed in seeds]
 
 
-def over_threshold(problem: MatchedRuns, own: Seeds, metric: str, num_comparisons: int) -> JointInterval:
+def over_threshold(problem: MatchedRuns, own: Seeds, metric: str, num_comparisons: int) -> Difference:
     """The logarithm of Top-k's ``metric``, interpolated to a threshold's bytes, over the threshold's."""
     runs = problem.of_seeds(own)
     logs = [math.log(interpolated(problem, run, metric) / run.summary[metric]) for run in runs]
     return joint_interval(logs, num_comparisons)
 
 
-def counted(found: Sequence[JointInterval]) -> str:
+def counted(found: Sequence[Difference]) -> str:
     """A statement on all intervals of one measure; above 0, Top-k has the larger value."""
     counts = {side: sum(each.side == side for each in found) for side in (1, -1, 0)}
     words = dict(zip(counts, (*SMALLER, NOT_SHOWN), strict=True))

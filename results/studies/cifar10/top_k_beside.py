@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from results.compare.joint_intervals import LEAST_SEEDS
 from results.compare.measures import LINK_BYTES, Measure
+from results.compare.statistics import FEWEST_SEEDS
 from results.studies.cifar10.sections import NONE, WHOLE, Methods
 from results.studies.engine import Look
 from results.studies.kit import Seeds, differences
@@ -42,7 +42,7 @@ def looks_of(measure: Measure, sections: Sequence[Methods], main: Methods) -> li
         for label, own in methods.items():
             for other in (NONE, top_k_beside(label, own, main)):
                 values = differences(measure, own, main.get(other or "", {}))
-                if other not in (None, label) and len(values) >= LEAST_SEEDS:
+                if other not in (None, label) and len(values) >= FEWEST_SEEDS:
                     found.append((label, str(other), values))
     return [Look(*each, len(found)) for each in found]
 

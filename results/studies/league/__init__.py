@@ -6,10 +6,9 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from results.compare.joint_intervals import joint_interval
 from results.compare.knobs import TOLERANCE
 from results.compare.measures import LINK_BYTES, Measure, unequal_bytes
-from results.compare.statistics import mean_and_interval
+from results.compare.statistics import joint_interval, mean_and_interval
 from results.read.run import Run
 from results.studies.kit import Seeds, by_name, differences, first_of
 from results.studies.league import scores, tasks
@@ -80,8 +79,7 @@ def by_mean_quality(task: str, methods: Mapping[str, Seeds]) -> list[str]:
 
 def interval(quality: Measure, ours: Seeds, theirs: Seeds, number: int) -> str:
     """The paired difference, with its interval as one of ``number`` comparisons."""
-    found = joint_interval(differences(quality, ours, theirs), number)
-    return quality.difference(found.mean, found.low, found.high, found.seeds)
+    return quality.difference(*joint_interval(differences(quality, ours, theirs), number))
 
 
 def relative_rank(values: Sequence[float] | None) -> str:
