@@ -60,7 +60,7 @@ class AdaComp(Reducer):
     kinds = (CODES,)
     knob = Knob("conv_bin", {"other_bin": 10.0}, slope=-1.0, dense_at=1.0, highest=LONGEST / 10)
     examples = ({"other_bin": 50},)
-    waits = ("3 L W + 3", "3 L W + 3", "")
+    waits = ("L W + 1", "L W + 1", "")
 
     def __post_init__(self) -> None:
         for name in ("conv_bin", "other_bin"):
@@ -83,7 +83,7 @@ class AdaComp(Reducer):
             counts[:, [layer.number for layer in own]] = [
                 [len(message.codes) for message in messages] for messages in of_workers
             ]
-            encoded.append([_as_bytes(messages) for messages in of_workers])
+            encoded.append([_as_bytes(messages, given.rows.device) for messages in of_workers])
             sent.append(counts)
         arrived = _gathered(encoded, 2 * max(given.size for given in inputs), communicator)
         means = self._means(arrived, inputs, layers)
@@ -105,53 +105,69 @@ class AdaComp(Reducer):
         return found
 
     def _means(
-        self, arrived: list[list[list[np.ndarray]]], inputs: list[Input], layers: list[list[BinnedLayer]]
+        self, arrived: list[list[list[Tensor]]], inputs: list[Input], layers: list[list[BinnedLayer]]
     ) -> dict[str, Tensor]:
         """The means of all workers' messages [n][S], which are added in worker order."""
         means, backend = {}, backend_of(inputs[0].rows.device)
+        numbers = _numbers(arrived, layers)
         for segment, (given, own) in enumerate(zip(inputs, layers, strict=True)):
             total = _zeros(given)
-            for of_segments in arrived:
-                for layer, message in zip(own, _messages(of_segments[segment], own), strict=True):
-                    backend.add_bins(message, layer, total[layer.start : layer.start + layer.size].numpy())
-            means[given.name] = divide(total, len(arrived)).to(given.rows, non_blocking=True)
+            for of_segments, sent in zip(arrived, numbers, strict=True):
+                messages = _messages(of_segments[segment], own, sent[segment])
+                for layer, message in zip(own, messages, strict=True):
+                    backend.add_bins(message, layer, total[layer.start : layer.start + layer.size])
+            means[given.name] = divide(total, len(arrived)).to(given.rows.dtype)
         return means
 
 
 def _zeros(given: Input) -> Tensor:
-    """Memory for the sum, [d] on the CPU: a gradient that is not needed any more, or a new tensor."""
+    """Memory for the sum, [d]: a gradient that is not needed any more, or a new tensor."""
     wide = torch.promote_types(given.rows.dtype, torch.float32)
     gradient = given.segment.rows[0]
-    if given.memory is not None and gradient.is_cpu and gradient.dtype == wide and gradient.is_contiguous():
+    if given.memory is not None and gradient.dtype == wide and gradient.is_contiguous():
         return gradient.zero_()
-    return torch.zeros(given.size, dtype=wide)
+    return torch.zeros(given.size, dtype=wide, device=given.rows.device)
 
 
-def _as_bytes(messages: list[Message]) -> list[np.ndarray]:
+def _as_bytes(messages: list[Message], device: torch.device) -> list[Tensor]:
     """Magnitudes, counts and codes of all layers, as bytes."""
-    nothing = np.empty(0, dtype=np.uint8)
+    nothing = torch.empty(0, dtype=torch.uint8, device=device)
     fields = zip(*messages, strict=True) if messages else [()] * 3
-    return [np.concatenate([nothing, *(own.view(np.uint8) for own in field)]) for field in fields]
+    return [torch.cat([nothing, *(own.view(torch.uint8) for own in field)]) for field in fields]
 
 
-def _messages(fields: list[np.ndarray], layers: list[BinnedLayer]) -> list[Message]:
-    """The message of each layer, from the joined bytes of all layers."""
+def _counts(field: Tensor, layers: list[BinnedLayer]) -> list[Tensor]:
+    """The numbers of entries of the bins of each layer, from the joined bytes of all layers."""
+    sizes = [layer.num_bins * layer.count_type.itemsize for layer in layers]
+    return [_read(own, layer.count_type) for own, layer in zip(field.split(sizes), layers, strict=True)]
+
+
+def _read(field: Tensor, dtype: torch.dtype) -> Tensor:
+    return field.clone().view(dtype)  # a view of the bytes may begin at an odd address
+
+
+def _numbers(arrived: list[list[list[Tensor]]], layers: list[list[BinnedLayer]]) -> list[list[list[int]]]:
+    """Number of entries of each layer, by worker and segment; the host waits once."""
+    counts = [[_counts(f[1], own) for f, own in zip(row, layers, strict=True)] for row in arrived]
+    sums = [own.long().sum() for row in counts for of_segment in row for own in of_segment]
+    known = iter(torch.stack(sums).tolist() if sums else [])
+    return [[[next(known) for _ in of_segment] for of_segment in row] for row in counts]
+
+
+def _messages(fields: list[Tensor], layers: list[BinnedLayer], numbers: list[int]) -> list[Message]:
+    """The message of each layer, from the joined bytes of all layers, and the layers' ``numbers``."""
     magnitudes, counts, codes = fields
-    found, first, begin = [], 0, 0
-    for number, layer in enumerate(layers):
-        last = first + layer.num_bins * np.dtype(layer.count_type).itemsize
-        of_bins = np.frombuffer(counts[first:last].tobytes(), dtype=layer.count_type)
-        end = begin + int(of_bins.sum(dtype=np.int64)) * np.dtype(layer.code_type).itemsize
-        own = np.frombuffer(codes[begin:end].tobytes(), dtype=layer.code_type)
-        magnitude = np.frombuffer(magnitudes[4 * number : 4 * number + 4].tobytes(), dtype=np.float32)
-        found.append(Message(magnitude, of_bins, own))
-        first, begin = last, end
-    return found
+    sizes = [number * layer.code_type.itemsize for number, layer in zip(numbers, layers, strict=True)]
+    rows = zip(magnitudes.split(4), _counts(counts, layers), codes.split(sizes), layers, strict=True)
+    return [
+        Message(_read(magnitude, torch.float32), of_bins, _read(own, layer.code_type))
+        for magnitude, of_bins, own, layer in rows
+    ]
 
 
 def _gathered(
-    encoded: list[list[list[np.ndarray]]], largest: int, communicator: Communicator
-) -> list[list[list[np.ndarray]]]:
+    encoded: list[list[list[Tensor]]], largest: int, communicator: Communicator
+) -> list[list[list[Tensor]]]:
     """Magnitudes, counts and codes of all workers, [n][S][3], from those of the local ones, [S][W][3]."""
     own = np.array([[len(parts[2]) for parts in of_workers] for of_workers in encoded])
     lengths = communicator.all_gather_counts(own, largest)
@@ -159,11 +175,9 @@ def _gathered(
     for field, kind in enumerate((METADATA, METADATA, CODES)):
         fixed = np.array([[len(of_workers[0][field])] * communicator.size for of_workers in encoded])
         each = lengths if kind == CODES else fixed
-        joined = [torch.from_numpy(np.concatenate([parts[field] for parts in row])) for row in encoded]
-        on_device = [own_field.to(communicator.device, non_blocking=True) for own_field in joined]
-        (fields,) = communicator.all_gather_ragged([on_device], each, [kind])
-        whole = torch.cat(list(fields)).cpu().numpy()  # one wait for a GPU
-        arrived.append(np.split(whole, np.cumsum(each)[:-1]))
+        joined = [torch.cat([parts[field] for parts in row]) for row in encoded]
+        (fields,) = communicator.all_gather_ragged([joined], each, [kind])
+        arrived.append(torch.cat(list(fields)).split(each.ravel().tolist()))
     size = communicator.size
     return [
         [[field[segment * size + worker] for field in arrived] for segment in range(len(encoded))]

@@ -205,7 +205,7 @@ class Backend:
         """
         return encode_bins(given, layers, gradient_factor, encode_layer)
 
-    def add_bins(self, message: Message, layer: BinnedLayer, total: np.ndarray) -> None:
+    def add_bins(self, message: Message, layer: BinnedLayer, total: Tensor) -> None:
         """Add a decoded message to ``total`` [d]."""
         add_layer(message, layer, total)
 

@@ -1,9 +1,8 @@
 """Signs of entries of bins, with one magnitude per layer: the messages of ``adacomp.py``."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -26,20 +25,20 @@ class BinnedLayer(NamedTuple):
         return -(-self.size // self.bin_size)
 
     @property
-    def code_type(self) -> Any:
-        return np.uint8 if self.bin_size <= 128 else np.uint16
+    def code_type(self) -> torch.dtype:
+        return torch.uint8 if self.bin_size <= 128 else torch.uint16
 
     @property
-    def count_type(self) -> Any:
-        return np.uint8 if self.bin_size <= 255 else np.uint16
+    def count_type(self) -> torch.dtype:
+        return torch.uint8 if self.bin_size <= 255 else torch.uint16
 
 
 class Message(NamedTuple):
     """One worker's message for a layer."""
 
-    magnitude: np.ndarray  # [1] float32, of all entries sent
-    counts: np.ndarray  # [num_bins], entries sent of each bin
-    codes: np.ndarray  # [k], 2 place + (p < 0) of each entry sent, with its place in the bin
+    magnitude: Tensor  # [1] float32, of all entries sent
+    counts: Tensor  # [num_bins], entries sent of each bin
+    codes: Tensor  # [k], 2 place + (p < 0) of each entry sent, with its place in the bin
 
 
 Encode = Callable[[Tensor, Tensor, float, BinnedLayer], Message]
@@ -80,15 +79,9 @@ def encode_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLaye
     negative = own[where] < 0
     values = torch.where(negative, -magnitude, magnitude)
     p[where] -= values.to(p.dtype)
-    signed = (where << 1 | negative).cpu().numpy()
-    positions = signed >> 1
-    counts = np.bincount(positions // layer.bin_size, minlength=layer.num_bins)
-    codes = positions % layer.bin_size << 1 | signed & 1
-    return Message(
-        magnitude.cpu().reshape(1).numpy(),
-        counts.astype(layer.count_type),
-        codes.astype(layer.code_type),
-    )
+    counts = where.new_zeros(layer.num_bins).index_add_(0, where // layer.bin_size, torch.ones_like(where))
+    codes = where % layer.bin_size << 1 | negative
+    return Message(magnitude.reshape(1), counts.to(layer.count_type), codes.to(layer.code_type))
 
 
 def mean_of_bins(largest: Tensor) -> Tensor:
@@ -96,9 +89,10 @@ def mean_of_bins(largest: Tensor) -> Tensor:
     return largest.double().mean().to(torch.float32)
 
 
-def add_layer(message: Message, layer: BinnedLayer, total: np.ndarray) -> None:
+def add_layer(message: Message, layer: BinnedLayer, total: Tensor) -> None:
     """Add a decoded message to ``total`` [d]: the definition for the compiled loops."""
-    signed = message.codes.astype(np.int64)
-    positions = np.repeat(np.arange(layer.num_bins) * layer.bin_size, message.counts) + (signed >> 1)
-    (magnitude,) = message.magnitude
-    total[positions] += np.where(signed & 1, -magnitude, magnitude)
+    signed = message.codes.long()
+    starts = torch.arange(0, layer.size, layer.bin_size, device=total.device)
+    starts = starts.repeat_interleave(message.counts.long(), output_size=len(signed))
+    values = torch.where(signed & 1 != 0, -message.magnitude, message.magnitude)
+    total.index_add_(0, starts + (signed >> 1), values.to(total.dtype))

@@ -268,27 +268,29 @@ class CpuKernels(Backend):
             return super().encode_bins(given, layers, gradient_factor)
         return encode_bins(given, layers, gradient_factor, _encode_layer)
 
-    def add_bins(self, message: Message, layer: BinnedLayer, total: np.ndarray) -> None:
-        if total.dtype != np.float32:
+    def add_bins(self, message: Message, layer: BinnedLayer, total: Tensor) -> None:
+        if total.dtype != torch.float32:
             super().add_bins(message, layer, total)
         else:
-            binning.add(message.magnitude[0], message.counts, message.codes, layer.bin_size, total)
+            magnitude, counts, codes = (field.numpy() for field in message)
+            binning.add(magnitude[0], counts, codes, layer.bin_size, total.numpy())
 
 
 def _encode_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLayer) -> Message:
     largest = np.empty(layer.num_bins, dtype=np.float32)
     binning.largest_of_bins(p.numpy(), layer.bin_size, largest)
-    magnitude = mean_of_bins(torch.from_numpy(largest)).reshape(1).numpy()
-    counts, codes = np.empty(layer.num_bins, layer.count_type), np.empty(layer.size, layer.code_type)
+    magnitude = mean_of_bins(torch.from_numpy(largest)).reshape(1)
+    counts = torch.empty(layer.num_bins, dtype=layer.count_type)
+    codes = torch.empty(layer.size, dtype=layer.code_type)
     sent = binning.encode(
         p.numpy(),
         g.numpy(),
         np.float32(gradient_factor),
         layer.bin_size,
         largest,
-        magnitude[0],
-        counts,
-        codes,
+        magnitude.numpy()[0],
+        counts.numpy(),
+        codes.numpy(),
     )
     return Message(magnitude, counts, codes[:sent])
 
