@@ -60,7 +60,7 @@ class AdaComp(Reducer):
     kinds = (CODES,)
     knob = Knob("conv_bin", {"other_bin": 10.0}, slope=-1.0, dense_at=1.0, highest=LONGEST / 10)
     examples = ({"other_bin": 50},)
-    waits = ("L W + 1", "L W + 1", "")
+    waits = ("2", "2", "")
 
     def __post_init__(self) -> None:
         for name in ("conv_bin", "other_bin"):
@@ -77,13 +77,14 @@ class AdaComp(Reducer):
         backend = backend_of(inputs[0].rows.device)
         layers = [self._layers(segment) for segment in segments]
         encoded, sent = [], []
-        for given, own in zip(inputs, layers, strict=True):
-            of_workers = backend.encode_bins(given, own, given.scale * (self.scale_factor - 1))
+        factors = [given.scale * (self.scale_factor - 1) for given in inputs]
+        messages = backend.encode_bins(inputs, layers, factors)
+        for given, own, of_workers in zip(inputs, layers, messages, strict=True):
             counts = np.zeros((len(of_workers), len(given.segment.shapes)), dtype=np.int64)
             counts[:, [layer.number for layer in own]] = [
-                [len(message.codes) for message in messages] for messages in of_workers
+                [len(message.codes) for message in row] for row in of_workers
             ]
-            encoded.append([_as_bytes(messages, given.rows.device) for messages in of_workers])
+            encoded.append([_as_bytes(row, given.rows.device) for row in of_workers])
             sent.append(counts)
         arrived = _gathered(encoded, 2 * max(given.size for given in inputs), communicator)
         means = self._means(arrived, inputs, layers)

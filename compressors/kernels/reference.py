@@ -14,7 +14,7 @@ from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide, require_sparse
 from compressors.core.randomness import random_bits
 from compressors.core.segments import Input, Segment, Step
-from compressors.parts.bins import BinnedLayer, Message, add_layer, encode_bins, encode_layer
+from compressors.parts.bins import BinnedLayer, Message, add_layer, encode_bins
 from compressors.parts.magnitudes import Histogram, count_pieces
 from compressors.parts.searches import search_largest_rows, search_rows
 from compressors.parts.surveys import Survey, survey_rows, survey_tails
@@ -197,13 +197,14 @@ class Backend:
         return search_largest_rows(inputs, numbers)
 
     def encode_bins(
-        self, given: Input, layers: Sequence[BinnedLayer], gradient_factor: float
-    ) -> list[list[Message]]:
-        """Every local worker's messages for the layers of p; p - C(p) replaces p.
+        self, inputs: list[Input], layers: Sequence[Sequence[BinnedLayer]], factors: Sequence[float]
+    ) -> list[list[list[Message]]]:
+        """The local workers' messages for the layers of each segment's p, [S][W]; p - C(p) replaces p.
 
-        An entry is sent if |p + ``gradient_factor`` g| is at least the largest |p| of its bin.
+        An entry is sent if |p + factor g| is at least the largest |p| of its bin, with the factor of its
+        segment and the gradient g, which may be p.
         """
-        return encode_bins(given, layers, gradient_factor, encode_layer)
+        return encode_bins(inputs, layers, factors)
 
     def add_bins(self, message: Message, layer: BinnedLayer, total: Tensor) -> None:
         """Add a decoded message to ``total`` [d]."""

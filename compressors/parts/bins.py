@@ -1,6 +1,6 @@
 """Signs of entries of bins, with one magnitude per layer: the messages of ``adacomp.py``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -41,42 +41,59 @@ class Message(NamedTuple):
     codes: Tensor  # [k], 2 place + (p < 0) of each entry sent, with its place in the bin
 
 
-Encode = Callable[[Tensor, Tensor, float, BinnedLayer], Message]
+class Marked(NamedTuple):
+    """The entries of a layer that a worker sends."""
+
+    marks: Tensor  # [d] bool
+    magnitude: Tensor  # scalar float32
+
+
+def layers_of(
+    given: Input, layers: Sequence[BinnedLayer]
+) -> Iterator[list[tuple[Tensor, Tensor, BinnedLayer]]]:
+    """For each local worker p and the gradient of each of the layers, [d] each, and the layer."""
+    for p, g in zip(given.rows, given.segment.rows, strict=True):
+        cuts = [slice(own.start, own.start + own.size) for own in layers]
+        yield [(p[cut], g[cut], own) for cut, own in zip(cuts, layers, strict=True)]
 
 
 def encode_bins(
-    given: Input, layers: Sequence[BinnedLayer], gradient_factor: float, encode: Encode
-) -> list[list[Message]]:
-    """The local workers' messages for the layers of p in ``given.rows``, where p - C(p) replaces p.
+    inputs: list[Input], layers: Sequence[Sequence[BinnedLayer]], factors: Sequence[float]
+) -> list[list[list[Message]]]:
+    """The local workers' messages for the layers of each segment's p, [S][W], where p - C(p) replaces p.
 
-    ``encode`` adds ``gradient_factor`` times the gradient g to p before it compares an entry with its bin.
+    The definition for the compiled loops. The host waits once for a GPU.
     """
-    rows = zip(given.rows, given.segment.rows, strict=True)
+    rows = [list(layers_of(*own)) for own in zip(inputs, layers, strict=True)]
+    marked = [
+        mark_layer(p, g, factor, layer)
+        for of_segment, factor in zip(rows, factors, strict=True)
+        for of_worker in of_segment
+        for p, g, layer in of_worker
+    ]
+    numbers = torch.stack([own.marks.sum() for own in marked]).tolist() if marked else []
+    known = iter(zip(marked, numbers, strict=True))
     return [
-        [
-            encode(
-                p[own.start : own.start + own.size], g[own.start : own.start + own.size], gradient_factor, own
-            )
-            for own in layers
-        ]
-        for p, g in rows
+        [[encode_marked(p, *next(known), layer) for p, _, layer in of_worker] for of_worker in of_segment]
+        for of_segment in rows
     ]
 
 
-def encode_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLayer) -> Message:
-    """The message for ``p`` [d], which becomes p - C(p): the definition for the compiled loops.
-
-    An entry is sent if |p + ``gradient_factor`` g| is at least the largest |p| of its bin. ``g`` may be
-    ``p``.
-    """
+def mark_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLayer) -> Marked:
+    """The entries of ``p`` [d] that are sent: |p + ``gradient_factor`` g| is at least the largest |p| of the
+    bin."""
     own = p.to(torch.promote_types(p.dtype, torch.float32))
     bins = pad(own.abs(), (0, -layer.size % layer.bin_size)).view(-1, layer.bin_size)
     largest = bins.amax(1)
-    magnitude = mean_of_bins(largest)
     limits = largest.repeat_interleave(layer.bin_size)[: layer.size]
     moved = own + (g * gradient_factor).to(own.dtype)
-    where = torch.nonzero((moved.abs() >= limits) & (own != 0)).squeeze(1)
-    negative = own[where] < 0
+    return Marked((moved.abs() >= limits) & (own != 0), mean_of_bins(largest))
+
+
+def encode_marked(p: Tensor, marked: Marked, number: int, layer: BinnedLayer) -> Message:
+    """The message of the ``number`` marked entries of ``p`` [d], which becomes p - C(p)."""
+    where = torch.nonzero_static(marked.marks, size=number).squeeze(1)
+    negative, magnitude = p[where] < 0, marked.magnitude
     values = torch.where(negative, -magnitude, magnitude)
     p[where] -= values.to(p.dtype)
     counts = where.new_zeros(layer.num_bins).index_add_(0, where // layer.bin_size, torch.ones_like(where))

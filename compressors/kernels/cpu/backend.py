@@ -26,7 +26,7 @@ from compressors.kernels.cpu.table import SIZE, PieceTable, PieceTables
 from compressors.kernels.cpu.taking import MAGNITUDE, TAKE_BY_RULE, guess_thresholds, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
-from compressors.parts.bins import BinnedLayer, Message, encode_bins, mean_of_bins
+from compressors.parts.bins import BinnedLayer, Message, layers_of, mean_of_bins
 from compressors.parts.magnitudes import SCALES, Histogram
 from compressors.parts.searches import narrowed, positions_of_largest
 from compressors.parts.surveys import Survey
@@ -262,11 +262,16 @@ class CpuKernels(Backend):
         return found
 
     def encode_bins(
-        self, given: Input, layers: Sequence[BinnedLayer], gradient_factor: float
-    ) -> list[list[Message]]:
-        if not (_is_plain_row(given.rows[0]) and _is_plain_row(given.segment.rows[0])):
-            return super().encode_bins(given, layers, gradient_factor)
-        return encode_bins(given, layers, gradient_factor, _encode_layer)
+        self, inputs: list[Input], layers: Sequence[Sequence[BinnedLayer]], factors: Sequence[float]
+    ) -> list[list[list[Message]]]:
+        found = []
+        for given, own, factor in zip(inputs, layers, factors, strict=True):
+            if _is_plain_row(given.rows[0]) and _is_plain_row(given.segment.rows[0]):
+                rows = layers_of(given, own)
+                found.append([[_encode_layer(p, g, factor, layer) for p, g, layer in row] for row in rows])
+            else:
+                found += super().encode_bins([given], [own], [factor])
+        return found
 
     def add_bins(self, message: Message, layer: BinnedLayer, total: Tensor) -> None:
         if total.dtype != torch.float32:
