@@ -82,11 +82,18 @@ def _controller(
 
 
 def _evaluate(training: Training, state: TrainingState) -> dict[str, float]:
-    """Evaluate the last weights and, if there is one, their average; keep the best in ``state``."""
+    """Evaluate the last weights, their average and the mean of the workers' weights, if there are any.
+
+    The best values are kept in ``state``.
+    """
     quality = training.measure(state.model)
     if state.average is not None:
         of_average = training.measure(state.average.model)
         quality |= {f"average/{name}": value for name, value in of_average.items()}
+    if state.local is not None:
+        with state.local.mean_weights():
+            of_mean = training.measure(state.model)
+        quality |= {f"workers_mean/{name}": value for name, value in of_mean.items()}
     quality = state.note(quality)
     for name, value in quality.items():
         better = max if name.split("/")[-1] in task_of(training.dataset).higher_is_better else min

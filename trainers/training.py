@@ -93,12 +93,13 @@ class Training:
         ledger = Ledger(self.layout, self.communicator, self.reducer)
         reset_epochs = self.settings.average_reset_epochs
         probe = self.probe() if self.diagnostics.names else None
+        gradient_step = self._gradient_step(ledger, probe or self.reducer)
+        source = gradient_step.workers if isinstance(gradient_step, ExplicitStep) else None
         return TrainingState(
             model=self.model,
             optimizer=self.outer_optimizer(),
-            local_optimizer=self.optimizer if self.local is not None else None,
-            workers_keep_weights=self.local is not None and self.local.keeps_weights,
-            gradient_step=self._gradient_step(ledger, probe or self.reducer),
+            local=source if isinstance(source, PseudoGradients) else None,
+            gradient_step=gradient_step,
             ledger=ledger,
             average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
             communicator=self.communicator,

@@ -36,9 +36,9 @@ def require_fit(
         state.require_fit(snapshot)
         _require_moments(state, snapshot)
         carries: Tree = carries_after(batches[0]) if batches else []
-        if state.local_optimizer is not None:
-            kept = _weights_like(state.model) if state.workers_keep_weights else []
-            carries = [carries, moments_like(state.local_optimizer), kept]
+        if state.local is not None:
+            kept = _weights_like(state.model) if state.local.settings.keeps_weights else []
+            carries = [carries, moments_like(state.local.optimizer), kept]
         _require_carries(communicator.local_workers, snapshot, carries)
     except CheckpointMismatch as error:
         problem = str(error)

@@ -18,6 +18,7 @@ from trainers.files.files import printable
 from trainers.files.plain import Record
 from trainers.step.explicit import GradientStep
 from trainers.step.ledger import Ledger
+from trainers.step.local import PseudoGradients
 
 Tensors = dict[str, Tensor]
 _MEASURED = "diagnostics"
@@ -66,8 +67,7 @@ class TrainingState:
     ledger: Ledger
     average: RunningAverage | None
     communicator: Communicator
-    local_optimizer: torch.optim.Optimizer | None = None  # of local steps; each worker has its own moments
-    workers_keep_weights: bool = False  # whether workers have weights of their own between steps
+    local: PseudoGradients | None = None  # local steps, if there are any: the source of ``gradient_step``
     probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
     epoch: float = 0.0  # after these steps

@@ -56,7 +56,7 @@ class Advance:
         self.loader = loader
         self._may_fail = reads_files(loader)  # computed once, because a Protocol check takes microseconds
         self.communicator = communicator
-        self.scheduled = state.local_optimizer or state.optimizer
+        self.scheduled = state.local.optimizer if state.local is not None else state.optimizer
         self.base_rates: list[float] = [group["lr"] for group in self.scheduled.param_groups]
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -160,6 +161,23 @@ class PseudoGradients:
         weights = self.weights[row] if self.settings.keeps_weights else []
         self.carries[row] = [workers.carries[row], moments, weights]
         return loss
+
+    @contextmanager
+    def mean_weights(self) -> Iterator[None]:
+        """Context manager: the model has the mean of the workers' weights at the end of their local steps."""
+        parameters = list(self.layout.parameters.values())
+        shared = [p.data for p in parameters]
+        _point(parameters, [self._mean_of(rows) for rows in zip(*self.weights, strict=True)])
+        try:
+            yield
+        finally:
+            _point(parameters, shared)
+
+    def _mean_of(self, rows: Sequence[Tensor]) -> Tensor:
+        """The mean of a layer over all n workers; the same for every number of processes."""
+        blocks = torch.stack([row.flatten() for row in rows]).split(_BLOCK, dim=1)
+        means = [self.communicator.collect(block).double().mean(0) for block in blocks]
+        return torch.cat(means).to(rows[0].dtype).view_as(rows[0])
 
     def _drift(self) -> float:
         """The mean distance of a worker from the workers' mean; the same for every number of processes."""
