@@ -20,12 +20,10 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from trainers.config import composition, guard, words
-from trainers.config.errors import ConfigError, one_line
 
 guard.install()
 
@@ -43,8 +41,7 @@ def main(config: DictConfig) -> float | None:
     take_ranks()
     now = HydraConfig.get()
     in_sweep = now.mode == RunMode.MULTIRUN
-    asked: Any = OmegaConf.to_container(now.overrides.task, resolve=False)  # a list
-    overrides: tuple[str, ...] = tuple(asked)
+    overrides: Any = OmegaConf.to_container(now.overrides.task, resolve=False)  # a list
 
     def work() -> tuple[str, Path]:
         if not in_sweep:
@@ -56,34 +53,13 @@ def main(config: DictConfig) -> float | None:
 
         return run(resolved, in_sweep=in_sweep)
 
-    if in_sweep:
-        sweep = current_sweep()
-        assert sweep is not None  # ``StartOfSweep`` has run
-        done = perform(sweep, Job(now.job.num, overrides), work, ConfigError)
-        return reached(config.get("tracker") or {}, Path(done.folder)) if done.folder else None
-    if status := perform_alone(work, ConfigError):
-        sys.exit(status)
-    return None
-
-
-class StartOfSweep(Callback):
-    """Hydra's callback at the start of a sweep: checks its search, makes the folder for reports of jobs."""
-
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        from trainers.config.searches import check_search
-        from trainers.launch.jobs import start_sweep
-        from trainers.launch.parallel import ask_when_stopped, raise_when_stopped
-
-        try:
-            check_search(config.hydra.sweeper, config.get("tracker") or {})
-            jobs = start_sweep(Path(config.hydra.sweep.dir))
-            if "JoblibLauncher" in config.hydra.launcher.get("_target_", ""):
-                ask_when_stopped(jobs)
-            else:
-                raise_when_stopped()
-        except (OSError, ValueError) as error:  # Hydra turns what a callback raises into a warning
-            print(f"error: {one_line(error)}", file=sys.stderr)
-            sys.exit(1)  # before Hydra writes to the sweep's folder
+    if not in_sweep:
+        perform_alone(work)
+        return None
+    sweep = current_sweep()
+    assert sweep is not None  # ``StartOfSweep`` has run
+    done = perform(sweep, Job(now.job.num, tuple(overrides)), work)
+    return reached(config.get("tracker") or {}, Path(done.folder)) if done.folder else None
 
 
 def command_line() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from trainers.config.errors import ConfigError
 from trainers.files.offline import sync_command
 from trainers.launch import sweep_plan
 from trainers.launch.jobs import (
@@ -45,9 +46,9 @@ def test_a_job_says_its_place_and_what_is_left() -> None:
 
 def fail(jobs: Path, number: int, reason: str) -> None:
     def work() -> tuple[str, Path]:
-        raise ValueError(reason)
+        raise ConfigError(reason)
 
-    perform(jobs, Job(number, (f"seed={number}",)), work, ValueError)
+    perform(jobs, Job(number, (f"seed={number}",)), work)
 
 
 def test_jobs_that_fail_alike_say_why_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +102,7 @@ def test_jobs_know_how_many_run_beside_them(tmp_path: Path) -> None:
 
     report(tmp_path, Job(0, ()))
     for number in (1, 2):
-        perform(tmp_path, Job(number, ()), nothing, ValueError)
+        perform(tmp_path, Job(number, ()), nothing)
     assert [job.at_once for job in read_jobs(tmp_path)] == [1, 2, 2]
 
 

@@ -1,15 +1,37 @@
-"""Checks of sweeps: of the agent around one, of a search such as Optuna's; the objective of a job."""
+"""Start of a sweep, with checks of a search such as Optuna's; the objective of a job."""
 
 import os
+import sys
 from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from trainers.config.errors import ConfigError
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from trainers.config.errors import ConfigError, one_line
 from trainers.files.files import read_summary
 from trainers.files.goals import objective_of
+from trainers.launch.jobs import start_sweep
+from trainers.launch.parallel import ask_when_stopped, raise_when_stopped
 
 _OF_HYDRA = "hydra._internal.core_plugins."  # the sweeper that runs all jobs of a grid
+
+
+class StartOfSweep(Callback):
+    """Hydra's callback at the start of a sweep: checks its search, makes the folder for reports of jobs."""
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        try:
+            check_search(config.hydra.sweeper, config.get("tracker") or {})
+            jobs = start_sweep(Path(config.hydra.sweep.dir))
+            if "JoblibLauncher" in config.hydra.launcher.get("_target_", ""):
+                ask_when_stopped(jobs)
+            else:
+                raise_when_stopped()
+        except (OSError, ValueError) as error:  # Hydra turns what a callback raises into a warning
+            print(f"error: {one_line(error)}", file=sys.stderr)
+            sys.exit(1)  # before Hydra writes to the sweep's folder
 
 
 def check_search(sweeper: Mapping[str, Any], tracker: Mapping[str, Any]) -> None:

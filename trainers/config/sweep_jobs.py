@@ -19,7 +19,7 @@ _SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _OWNERS = ("budget", "compressor")  # of settings that not every compressor has
 
 
-@cache  # run.py is imported a second time, by its name, when Hydra looks for its callback
+@cache  # run.py and ``compose`` both call it
 def install() -> None:
     """Make Hydra's sweeper give each job only the settings of its compressor, and run equal jobs once.
 

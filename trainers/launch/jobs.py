@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trainers.config.errors import ConfigError
 from trainers.files.atomic import write_whole
 from trainers.files.files import UnreadableFileError, read_job
 from trainers.files.offline import sync_command
@@ -120,27 +121,26 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def perform_alone(work: Work, refusal: type[Exception]) -> int:
-    """Do the work of the only job; print why it was refused, stopped or failed; return the exit status."""
+def perform_alone(work: Work) -> None:
+    """Do the work of the only job; if it is refused, stopped or fails, print why and raise ``SystemExit``."""
     try:
         work()
-    except refusal as error:
+    except ConfigError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
+        sys.exit(1)
     except StoppedError as stop:
         stop.print_message()
-        return 128 + stop.signal
+        sys.exit(128 + stop.signal)
     except Exception:  # a fault of the code: Hydra would hide its traceback
         traceback.print_exc()
-        return 1
-    return 0
+        sys.exit(1)
 
 
-def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
+def perform(jobs: Path, job: Job, work: Work) -> Job:
     """Do a job's work, which returns its status and folder; report and return how the job ended.
 
-    An exception of the class ``refusal`` is printed in one line, once for all jobs with the same reason. Any
-    other exception is a fault in this job's code; it is reported, and the other jobs continue.
+    A ``ConfigError`` is printed in one line, once for all jobs with the same reason. Any other exception is a
+    fault in this job's code; it is reported, and the other jobs continue.
     """
     if is_stopping(jobs):
         return replace(job, status=INTERRUPTED, reason="")
@@ -167,7 +167,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
         if not is_below:  # the sweep stops with this process
             report(jobs, replace(job, seconds=time.perf_counter() - started))
             raise KeyboardInterrupt from stop
-    except refusal as error:
+    except ConfigError as error:
         job = replace(job, status=FAILED, reason=str(error))
         alike = _first_alike(read_jobs(jobs), job)
         print(f"error: {alike or job.reason}", file=sys.stderr, flush=True)
