@@ -39,8 +39,7 @@ def run(training: Training, records: RecordLog, checkpoints: Checkpoints | None 
         began_at = state.epoch
         measure = log.expect_step(is_last)
         try:
-            reduced = advance.reduce_gradients(factor, measure=measure)  # W gradients, compressed, their mean
-            outcome = advance.update(reduced)  # the optimizer's step with that mean
+            outcome = advance(factor, measure=measure)
         except NonFiniteGradientError as error:
             require_finite_weights(training.layout, state.step)  # such weights make no finite gradient again
             advance.skip(error, training.settings.nonfinite)

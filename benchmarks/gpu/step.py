@@ -97,7 +97,8 @@ class Training:
     def __call__(self) -> None:
         synchronize(self.device)
         started = time.perf_counter()
-        losses, times = self.step.run(self.batches, self.number, RATE)
+        losses, times, _ = self.step.run(self.batches, self.number, RATE)
+        self.ledger.close_step()
         synchronize(self.device)
         reduced = time.perf_counter()
         self.optimizer.step()

@@ -94,6 +94,7 @@ def by_hand(
         numbers = range(batches * step, batches * (step + 1))
         given = [[batch(number, worker) for number in numbers] for worker in range(workers)]
         step_taker.run(given, step, 1e-3)
+        ledger.close_step()
         optimizer.step()
     return weights(model), ledger.metrics()
 

@@ -109,6 +109,7 @@ def train(
     for number in range(STEPS):
         batches = [batch_of(number, worker) for worker in communicator.local_workers]
         found = step.run(batches, number, learning_rate=0.1, measure=number % 2 == 0, epoch=float(number))
+        ledger.close_step()
         loss = found.losses
         optimizer.step()
         losses += communicator.collect(loss.double()).tolist()

@@ -95,6 +95,7 @@ def trained(method: str, *, overlap: bool, channels_last: bool) -> list[Tensor]:
     for number in range(3):
         images = torch.randn(4, 1, 6, 6, generator=torch.Generator().manual_seed(number))
         step.run([SimpleNamespace(images=images)], number, 0.1)
+        ledger.close_step()
         optimizer.step()
     return [p.detach() for p in model.parameters()] + [
         ledger.total_error,

@@ -10,7 +10,7 @@ from data.protocols import Loader, reads_files
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.step.explicit import StepTimes
-from trainers.step.gradients import NonFiniteGradientError
+from trainers.step.gradients import NonFiniteGradientError, raise_together
 from trainers.step.reading import agree
 
 SKIPPED_IN_A_ROW = 10  # skipped steps in sequence that end a run
@@ -35,16 +35,6 @@ class Outcome(NamedTuple):
         }
 
 
-class Reduced(NamedTuple):
-    """A step before its update: the mean of the gradients is in ``.grad``."""
-
-    losses: Tensor | None  # [W], if requested
-    times: StepTimes
-    epoch: float  # fractional, before the step
-    began: float  # clock times
-    ended: float
-
-
 class Advance:
     """Takes steps of the training ``state``. Reducers get the learning rate of the first parameter group.
 
@@ -64,35 +54,27 @@ class Advance:
 
         Raises ``NonFiniteGradientError`` and ``UnreadableDataError``; the weights are then unchanged.
         """
-        return self.update(self.reduce_gradients(factor, measure=measure))
-
-    def reduce_gradients(self, factor: float, *, measure: bool) -> Reduced:
-        """Read the next batches; leave the mean of the workers' compressed gradients in ``.grad``.
-
-        Gradients and reduction are one call, because under ``trainer.overlap`` the reduction begins before
-        the backward pass ends. Raises the errors of ``__call__``.
-        """
         began = time.perf_counter()
-        state, step = self.state, self.state.step
+        state, number = self.state, self.state.step
         for group, rate in zip(self.scheduled.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
-        read = partial(self.loader.batches, step)
+        read = partial(self.loader.batches, number)
         batches = agree(self.communicator, read) if self._may_fail else read()
-        rate = state.optimizer.param_groups[0]["lr"]
-        epoch = step * self.loader.epochs_per_step
-        losses, times = state.gradient_step.run(batches, step, rate, measure=measure, epoch=epoch)
-        return Reduced(losses, times, epoch, began, time.perf_counter())
-
-    def update(self, reduced: Reduced) -> Outcome:
-        """Update the weights by the mean from ``reduce_gradients``, and then their running average."""
-        state = self.state
+        rate, epoch = state.optimizer.param_groups[0]["lr"], number * self.loader.epochs_per_step
+        # W gradients, compressed, and their mean in every .grad; one call, because under ``trainer.overlap``
+        # the reduction begins before the backward pass ends
+        losses, times, fault = state.gradient_step.run(batches, number, rate, measure=measure, epoch=epoch)
+        if fault is not None:
+            raise_together(self.communicator, state.ledger.layout, number, fault)
+        state.ledger.close_step()
+        reduced = time.perf_counter()
         state.optimizer.step()
         if state.average is not None:
-            state.average.update(state.model, reduced.epoch)
+            state.average.update(state.model, epoch)
         ended = time.perf_counter()
         state.skipped_in_a_row = 0
         self._count()
-        return Outcome(reduced.losses, ended - reduced.began, ended - reduced.ended, reduced.times)
+        return Outcome(losses, ended - began, ended - reduced, times)
 
     def skip(self, error: NonFiniteGradientError, nonfinite: str) -> None:
         """Count a step without an update. Raises ``error`` unless ``nonfinite`` is "skip".

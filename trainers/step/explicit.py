@@ -10,7 +10,7 @@ from torch import Tensor
 from compressors.api import Reducer, State, Step, inputs_of
 from data.protocols import Batches, Carry
 from trainers.comm.communicator import Communicator
-from trainers.step.gradients import GradientSource, encode_fault, raise_together
+from trainers.step.gradients import GradientSource, encode_fault
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
@@ -30,10 +30,11 @@ class Reduction(NamedTuple):
 
     losses: Tensor | None  # [W], if requested
     times: StepTimes
+    fault: int | None  # of this process, for ``raise_together``; None: gradients were checked before
 
 
 class GradientStep(Protocol):
-    """Writes the mean of C(p) to every ``.grad``, and records the step in the ledger."""
+    """Writes the mean of C(p) to every ``.grad``, and records its segments in the ledger."""
 
     reducer: Reducer
     state: State  # the reducer's state; tensors are [W, ...]
@@ -49,10 +50,11 @@ class GradientStep(Protocol):
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Reduction:
-        """Compute and reduce the local workers' gradients.
+        """Compute and reduce the local workers' gradients; the caller closes the step in the ledger.
 
         ``epoch`` is the fractional epoch before the step. ``measure`` requests the losses. Raises
-        ``NonFiniteGradientError`` on all processes if a worker's gradient is not finite.
+        ``NonFiniteGradientError`` on all processes if a check before the reduction finds a gradient that is
+        not finite.
         """
 
 
@@ -107,11 +109,7 @@ class ExplicitStep:
         reduce_seconds, num_workers = ended - computed, len(self.communicator.local_workers)
         own = clock.compression_seconds(reduce_seconds, ended, num_workers)
         times = StepTimes(computed - started, reduce_seconds, clock.seconds, own, num_buckets=1)
-        if not self.workers.checks:
-            with clock.collective(0):
-                raise_together(self.communicator, self.layout, step, fault_of(self.ledger))
-        self.ledger.close_step()
-        return Reduction(losses, times)
+        return Reduction(losses, times, None if self.workers.checks else fault_of(self.ledger))
 
     def _now(self) -> float:
         if self.layout.device.type == "cuda":

@@ -58,6 +58,27 @@ def cut(batch: Batch, size: int | None) -> list[Batch]:
     return [type(batch)(*fields) for fields in zip(*columns, strict=True)]
 
 
+def in_pieces(
+    model: nn.Module,
+    loss: Loss,
+    pieces: list[Batch],
+    carries: list[Carry],
+    differentiate: Callable[[int, Tensor], None],
+) -> tuple[Tensor, list[Carry]]:
+    """The mean loss of micro-batches, and the state of ``loss`` after each; ``carries`` are those before.
+
+    ``differentiate`` is called with the position of each micro-batch and its share of the mean.
+    """
+    shares, after = [], []
+    for position, (piece, carry) in enumerate(zip(pieces, carries or [None] * len(pieces), strict=True)):
+        value, carry = loss(model, piece, carry)
+        share = value / len(pieces) if len(pieces) > 1 else value
+        differentiate(position, share)
+        shares.append(share.detach())
+        after.append(carry)
+    return sum(shares[1:], 0.0 + shares[0]), after
+
+
 def carries_after(
     model: nn.Module, loss: Loss, batch: Batch, size: int | None, device: torch.device
 ) -> list[Carry]:

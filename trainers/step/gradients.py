@@ -16,7 +16,7 @@ from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.parts import AnalyticModel
 from trainers.step.clipping import shrink
-from trainers.step.forward import Loss, cut
+from trainers.step.forward import Loss, cut, in_pieces
 from trainers.step.layout import Layout
 
 
@@ -139,19 +139,15 @@ class WorkerGradients:
         parameters, views = list(self.layout.parameters.values()), self.views[row]
         if self.lends:
             return self._lend(parameters, batch)
-        pieces = cut(batch, self.micro_batch_size)
-        before = self.carries[row] or [None] * len(pieces)
-        losses, after = [], []
-        for position, (piece, memory) in enumerate(zip(pieces, before, strict=True)):
-            loss, memory = self.loss(self.model, piece, memory)
-            share = loss / len(pieces) if len(pieces) > 1 else loss
+
+        def differentiate(position: int, share: Tensor) -> None:
             gradients = torch.autograd.grad(share, parameters, allow_unused=True, materialize_grads=True)
             for view, gradient in zip(views, gradients, strict=True):
                 view.add_(gradient) if position else view.copy_(gradient)
-            losses.append(share.detach())
-            after.append(memory)
-        self.carries[row] = after
-        return sum(losses[1:], 0.0 + losses[0])
+
+        pieces = cut(batch, self.micro_batch_size)
+        loss, self.carries[row] = in_pieces(self.model, self.loss, pieces, self.carries[row], differentiate)
+        return loss
 
     def _lend(self, parameters: list[nn.Parameter], batch: Batch) -> Tensor:
         """Compute the gradient of the only worker in autograd's own tensors; return the loss."""

@@ -12,8 +12,8 @@ from compressors.api import Reducer, Segment, Step, inputs_of
 from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.step.explicit import Reduction, StepTimes, fault_of, sees_faults
-from trainers.step.forward import Loss, cut
-from trainers.step.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
+from trainers.step.forward import Loss, cut, in_pieces
+from trainers.step.gradients import buffers_seen_by_forward, encode_fault, seed_worker
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
@@ -177,26 +177,21 @@ class OverlappedStep:
         )
         # The first layer of this worker that is not finite, as without overlap
         fault = min(self.faults, default=0) if self.checks_before_reducing else fault_of(self.ledger)
-        raise_together(self.communicator, self.layout, step, fault)
-        self.ledger.close_step()
-        return Reduction(loss.reshape(1), times)
+        return Reduction(loss.reshape(1), times, fault)
 
     def _differentiate(self, batch: Batch) -> Tensor:
         """Backward passes over one batch, the last of which completes the gradients; returns the loss."""
         pieces = cut(batch, self.micro_batch_size)
-        before = self.carries[0] or [None] * len(pieces)
-        losses, after = [], []
-        for position, (piece, memory) in enumerate(zip(pieces, before, strict=True), start=1):
-            loss, memory = self.loss(self.model, piece, memory)
-            share = loss / len(pieces) if len(pieces) > 1 else loss
-            if position == len(pieces):
+
+        def differentiate(position: int, share: Tensor) -> None:
+            if position == len(pieces) - 1:
                 self.buckets.open()
             share.backward()
-            losses.append(share.detach())
-            after.append(memory)
+
+        loss, after = in_pieces(self.model, self.loss, pieces, self.carries[0], differentiate)
         self.buckets.close()
         self.carries[0] = after
-        return sum(losses[1:], 0.0 + losses[0])
+        return loss
 
     def _launch(self, positions: list[int]) -> None:
         segments = [self._segment(position) for position in positions]
