@@ -1,6 +1,7 @@
 """Warning about a threshold that sends nothing, or every element, for an epoch or for a whole run."""
 
 import sys
+from dataclasses import dataclass
 
 import torch
 
@@ -10,13 +11,15 @@ from trainers.comm.communicator import Communicator
 _ADVICE = {0.0: "a lower compressor.threshold sends more", 1.0: "a higher compressor.threshold sends less"}
 
 
+@dataclass(eq=False)
 class ThresholdWatch:
     """Prints the warning once per run, in one line, in the first process."""
 
-    def __init__(self, threshold: float, state: TrainingState, communicator: Communicator) -> None:
-        self.threshold = threshold
-        self.state = state
-        self.communicator = communicator
+    threshold: float
+    state: TrainingState
+    communicator: Communicator
+
+    def __post_init__(self) -> None:
         self.has_warned = False
         self.has_judged = False
         self._begin()

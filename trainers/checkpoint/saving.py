@@ -5,7 +5,7 @@ import shutil
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -47,6 +47,7 @@ class Records(Protocol):
         """Wait until the records are on disk."""
 
 
+@dataclass(eq=False)
 class Checkpoints:
     """The checkpoints of one run, in ``root``; each process writes its own part.
 
@@ -55,22 +56,15 @@ class Checkpoints:
     message is printed, the training continues, and earlier checkpoints are kept.
     """
 
-    def __init__(
-        self,
-        settings: CheckpointSettings,
-        root: Path,
-        run: str,
-        communicator: Communicator,
-        request: StopRequest,
-        *,
-        records: Records | None = None,
-    ) -> None:
-        self.settings = settings
-        self.root = root
-        self.run = run
-        self.communicator = communicator
-        self.request = request
-        self.records = records
+    settings: CheckpointSettings
+    root: Path
+    run: str
+    communicator: Communicator
+    request: StopRequest
+    _: KW_ONLY
+    records: Records | None = None
+
+    def __post_init__(self) -> None:
         self.start: Snapshot | None = None  # set by ``begin_at``
         self.seconds_before = 0.0
         self._started = self._saved_at = time.monotonic()

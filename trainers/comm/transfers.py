@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,29 +17,23 @@ from trainers.comm.slices import side_by_side, slices, strided
 _AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while one waits
 
 
+@dataclass(eq=False)
 class Transfers:
     """Sends and receives of one process, ``rank`` of P = ``world_size``, with W of n workers.
 
     The P processes are those of ``group``, or all.
     """
 
-    def __init__(
-        self,
-        workers: int,
-        rank: int,
-        world_size: int,
-        device: torch.device,
-        clock: Clock,
-        group: dist.ProcessGroup | None = None,
-    ) -> None:
-        self.size = workers
-        self.rank = rank
-        self.world_size = world_size
-        self.device = device
-        self.clock = clock
-        self.group = group
-        self._gathers_by_pairs = device.type != "cuda"
-        self.gather_rounds = 1 if self._gathers_by_pairs else workers - 1
+    size: int  # n
+    rank: int
+    world_size: int
+    device: torch.device
+    clock: Clock
+    group: dist.ProcessGroup | None
+
+    def __post_init__(self) -> None:
+        self._gathers_by_pairs = self.device.type != "cuda"
+        self.gather_rounds = 1 if self._gathers_by_pairs else self.size - 1
 
     def here(self, tensor: Tensor) -> Tensor:
         """``tensor``, contiguous and on the device of the collectives; does not wait for a GPU."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ class Bucket(NamedTuple):
     future: torch.futures.Future[Tensor]
 
 
+@dataclass(eq=False)
 class BucketQueue:
     """Calls ``reduce`` for every bucket, or with ``whole`` once for all buckets of a step.
 
@@ -25,21 +27,16 @@ class BucketQueue:
     backward pass ``deliver`` is called with the means of the step, by parameter name.
     """
 
-    def __init__(
-        self,
-        reduce: Callable[[list[Bucket]], None],
-        deliver: Callable[[dict[str, Tensor]], None],
-        device: torch.device,
-        *,
-        whole: bool,
-        thread: ThreadPoolExecutor | None = None,
-    ) -> None:
-        self.reduce = reduce
-        self.deliver = deliver
-        self.device = device
-        self.whole = whole
-        on_cpu = device.type == "cpu"
-        self.thread = (thread or ThreadPoolExecutor(1, "compression")) if on_cpu else None
+    reduce: Callable[[list[Bucket]], None]
+    deliver: Callable[[dict[str, Tensor]], None]
+    device: torch.device
+    _: KW_ONLY
+    whole: bool
+    thread: ThreadPoolExecutor | None = None
+
+    def __post_init__(self) -> None:
+        on_cpu = self.device.type == "cpu"
+        self.thread = (self.thread or ThreadPoolExecutor(1, "compression")) if on_cpu else None
         self._waiting: list[Bucket] = []  # of this step
         self._means: dict[str, Tensor] = {}  # of this step, once its buckets are reduced
         self._failure: BaseException | None = None  # of this backward pass, in the thread

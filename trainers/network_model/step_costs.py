@@ -4,6 +4,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -35,23 +36,20 @@ class TimedStep(Protocol):
         """Number of parts in which the gradient was reduced, one after the other."""
 
 
+@dataclass(eq=False)
 class StepCosts:
     """Costs of the steps that this process has taken, and of dense steps for comparison.
 
     ``dense_seconds``: processor time of a worker's dense step, by default that of ``compressor=none``.
     """
 
-    def __init__(
-        self,
-        reducer: Reducer,
-        layout: Layout,
-        communicator: Communicator,
-        dense_seconds: Callable[[Layout], float] | None = None,
-    ) -> None:
-        self.layout = layout
-        self.communicator = communicator
-        self.dense_seconds = dense_seconds
-        self.nothing_to_compare = reducer.traits.lossless or communicator.size == 1
+    reducer: Reducer
+    layout: Layout
+    communicator: Communicator
+    dense_seconds: Callable[[Layout], float] | None = None
+
+    def __post_init__(self) -> None:
+        self.nothing_to_compare = self.reducer.traits.lossless or self.communicator.size == 1
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.num_buckets = 1  # of the last step; DistributedDataParallel changes them after the first

@@ -2,18 +2,19 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
+@dataclass(eq=False)
 class Attempts:
     """Calls of one service. After the first failure, which is printed, there are no further calls.
 
     ``afterwards`` runs after the failure; the text that it returns is added to the message.
     """
 
-    def __init__(self, name: str, afterwards: Callable[[], str] = str) -> None:
-        self.name = name
-        self.afterwards = afterwards
-        self.failed = False
+    name: str
+    afterwards: Callable[[], str] = str
+    failed: bool = field(default=False, init=False)
 
     def __call__(self, action: Callable[[], None]) -> None:
         if self.failed:

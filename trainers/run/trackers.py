@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -41,11 +42,11 @@ class ExternalTracker(Tracker, Protocol):
 OpenTracker = Callable[..., Sequence[ExternalTracker]]
 
 
+@dataclass(frozen=True)
 class Trackers:
     """All destinations of one run, used as one."""
 
-    def __init__(self, trackers: Sequence[Tracker]) -> None:
-        self.trackers = trackers
+    trackers: Sequence[Tracker]
 
     def log(self, record: Record) -> None:
         for tracker in self.trackers:

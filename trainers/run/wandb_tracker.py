@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,7 @@ _AXES = ("step", "epoch", LINK_BYTES)
 _FILES = (CONFIG, SUMMARY, RECORDS, ENVIRONMENT)  # of a run folder
 
 
+@dataclass(eq=False)
 class WeightsAndBiases:
     """One W&B run. Offline, it starts with the first record, so that training need not wait for it.
 
@@ -35,24 +37,17 @@ class WeightsAndBiases:
     the ``earlier`` lines of metrics.jsonl that did not arrive are sent.
     """
 
-    def __init__(
-        self,
-        settings: Config,
-        folder: Path,
-        *,
-        continues: bool = False,
-        keeps_checkpoints: bool = False,
-        objective: Objective | None = None,
-        earlier: bytes = b"",
-    ) -> None:
-        self.settings = settings
-        self.folder = folder
-        self.continues = continues
-        self.keeps_checkpoints = keeps_checkpoints
+    settings: Config
+    folder: Path
+    _: KW_ONLY
+    continues: bool = False
+    keeps_checkpoints: bool = False
+    objective: Objective | None = None
+    earlier: bytes = b""
+
+    def __post_init__(self) -> None:
         self.run: wandb.Run | None = None
         self.attempt = Attempts("Weights & Biases", self._after_failure)
-        self.objective = objective
-        self.earlier = earlier
         self._sent: dict[str, float] = {}  # link bytes, as last recorded
         self._defined: set[str] = set()  # names of metrics
         self._step = 0  # of the last record

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 EVALUATIONS = 10  # evaluations of the validation loss in a trial
 
 
+@dataclass(eq=False)
 class AutoLRSController:
     """Finds the learning rate of each stage, in a training of ``num_steps`` steps including trials.
 
@@ -30,31 +32,21 @@ class AutoLRSController:
     reset together with the state, and counted separately.
     """
 
-    needs_losses = True
+    settings: AutoLRS
+    state: TrainingState
+    num_steps: int
+    advance: Advance
+    communicator: Communicator
+    validate: Callable[[], float]  # computes the validation loss of the current state
+    log: Callable[[Record], None]
+    checkpoints: "Checkpoints | None"
+    needs_losses: bool = field(default=True, init=False)
 
-    def __init__(
-        self,
-        settings: AutoLRS,
-        state: TrainingState,
-        num_steps: int,
-        advance: Advance,
-        communicator: Communicator,
-        validate: Callable[[], float],
-        log: Callable[[Record], None],
-        checkpoints: "Checkpoints | None",
-    ) -> None:
-        self.settings = settings
-        self.state = state
-        self.num_steps = num_steps
-        self.advance = advance
-        self.communicator = communicator
-        self.validate = validate  # computes the validation loss of the current state
-        self.log = log
-        self.checkpoints = checkpoints
-        if not state.search:
-            state.search = {
+    def __post_init__(self) -> None:
+        if not self.state.search:
+            self.state.search = {
                 "stage": -1,
-                "until": state.step,  # the step that ends the stage
+                "until": self.state.step,  # the step that ends the stage
                 "rate": None,
                 "forecast": None,  # of the loss at the stage's end
                 "losses": [],  # of the stage's steps

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from compressors.core.checks import LARGEST, is_real, require
@@ -31,18 +32,15 @@ class LearningRateController(Protocol):
         """Metrics for the summary at the end of the training."""
 
 
+@dataclass(eq=False)
 class ScheduleController:
     """A factor from a schedule over ``num_steps`` steps."""
 
-    needs_losses = False
-
-    def __init__(
-        self, schedule: Schedule, state: TrainingState, num_steps: int, epochs_per_step: float
-    ) -> None:
-        self.schedule = schedule
-        self.state = state
-        self.num_steps = num_steps
-        self.epochs_per_step = epochs_per_step
+    schedule: Schedule
+    state: TrainingState
+    num_steps: int
+    epochs_per_step: float
+    needs_losses: bool = field(default=False, init=False)
 
     def steps_left(self) -> int:
         return self.num_steps - self.state.step

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, Protocol
 
 import torch
@@ -58,28 +59,22 @@ class GradientStep(Protocol):
         """
 
 
+@dataclass(eq=False)
 class ExplicitStep:
     """All gradients first, then one reduction; for any number of workers per process and any scope."""
 
-    def __init__(
-        self,
-        workers: GradientSource,
-        reducer: Reducer,
-        layout: Layout,
-        communicator: Communicator,
-        ledger: Ledger,
-        *,
-        seed: int,
-    ) -> None:
-        self.workers = workers
-        self.reducer = reducer
+    workers: GradientSource
+    reducer: Reducer
+    layout: Layout
+    communicator: Communicator
+    ledger: Ledger
+    _: KW_ONLY
+    seed: int
+
+    def __post_init__(self) -> None:
         with torch.inference_mode():
-            self.state = reducer.init(workers.segments)
-        self.num_segments = len(workers.segments)
-        self.layout = layout
-        self.communicator = communicator
-        self.ledger = ledger
-        self.seed = seed
+            self.state = self.reducer.init(self.workers.segments)
+        self.num_segments = len(self.workers.segments)
 
     @property
     def measured(self) -> Mapping[str, float]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -40,6 +41,7 @@ class GradientSource(Protocol):
         """
 
 
+@dataclass(eq=False)
 class WorkerGradients:
     """Gradients of W workers on their own batches, from one module.
 
@@ -49,36 +51,28 @@ class WorkerGradients:
     hidden state, is kept per worker.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        layout: Layout,
-        communicator: Communicator,
-        *,
-        seed: int,
-        clip_norm: float | None = None,
-        micro_batch_size: int | None = None,
-        checks: bool = True,
-        lends: bool = True,
-    ) -> None:
-        self.checks = checks or clip_norm is not None  # clipping needs the norm, which shows NaN and infinity
-        self.model = model
-        self.loss = loss
-        self.layout = layout
-        self.communicator = communicator
-        self.seed = seed
-        self.clip_norm = clip_norm
-        self.micro_batch_size = micro_batch_size
+    model: nn.Module
+    loss: Loss
+    layout: Layout
+    communicator: Communicator
+    _: KW_ONLY
+    seed: int
+    clip_norm: float | None = None
+    micro_batch_size: int | None = None
+    checks: bool = True
+    lends: bool = True
+
+    def __post_init__(self) -> None:
+        self.checks |= self.clip_norm is not None  # clipping needs the norm, which shows NaN and infinity
         self.measured: Mapping[str, float] = {}
-        self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]
-        flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
-        self.segments = layout.segments(flat)
-        self.views = [layout.views(row) for row in flat]
+        self.carries: list[list[Carry]] = [[] for _ in self.communicator.local_workers]
+        flat = self.layout.new_buffer(len(self.communicator.local_workers))  # [W, D]
+        self.segments = self.layout.segments(flat)
+        self.views = [self.layout.views(row) for row in flat]
         # With layer scope and one worker, the reducer can use the tensors of the backward pass.
-        self.lends = lends and len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
-        self.buffers = list(model.buffers())
-        self.shared_buffers = buffers_seen_by_forward(model)
+        self.lends &= len(flat) == 1 and self.layout.scope == "layer" and self.micro_batch_size is None
+        self.buffers = list(self.model.buffers())
+        self.shared_buffers = buffers_seen_by_forward(self.model)
 
     def compute(self, batches: Sequence[Batch], step: int, measure: bool = True) -> Tensor:
         """The gradients of W batches; with ``clip_norm``, scaled down to at most that L2 norm each."""
@@ -154,41 +148,36 @@ class WorkerGradients:
         self.views[0], self.segments = [], []  # frees their memory for reuse
         for parameter in parameters:
             parameter.grad = None
-        before = self.carries[0][0] if self.carries[0] else None
-        loss, memory = self.loss(self.model, batch, before)
-        loss.backward()  # unlike autograd.grad, backward() returns tensors without other references
+        # Unlike autograd.grad, backward() returns tensors without other references.
+        loss, self.carries[0] = in_pieces(
+            self.model, self.loss, [batch], self.carries[0], lambda _, share: share.backward()
+        )
         gradients = (p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
         rows = [gradient.reshape(1, -1) for gradient in gradients]  # copies under channels_last
         self.views[0] = [row.view(p.shape) for row, p in zip(rows, parameters, strict=True)]
         self.segments = list(map(self.layout.segment_of, self.layout.names, rows))
-        self.carries[0] = [memory]
-        return loss.detach()
+        return loss
 
 
+@dataclass(eq=False)
 class AnalyticGradients:
     """Gradients of W workers from a model that computes all of them in a few matrix products."""
 
-    checks = True
-    measured: Mapping[str, float] = {}
+    model: AnalyticModel
+    shards: InitVar[Batches]
+    layout: Layout
+    communicator: Communicator
+    _: KW_ONLY
+    clip_norm: float | None = None
 
-    def __init__(
-        self,
-        model: AnalyticModel,
-        shards: Batches,
-        layout: Layout,
-        communicator: Communicator,
-        *,
-        clip_norm: float | None = None,
-    ) -> None:
-        self.model = model
-        self.layout = layout
-        self.communicator = communicator
-        self.clip_norm = clip_norm
-        self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]  # always empty
+    def __post_init__(self, shards: Batches) -> None:
+        self.checks = True
+        self.measured: Mapping[str, float] = {}
+        self.carries: list[list[Carry]] = [[] for _ in self.communicator.local_workers]  # always empty
         with torch.inference_mode():
-            self.flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
-            self.segments = layout.segments(self.flat)
-            model.begin(shards)
+            self.flat = self.layout.new_buffer(len(self.communicator.local_workers))  # [W, D]
+            self.segments = self.layout.segments(self.flat)
+            self.model.begin(shards)
         self._entries = self.flat.numpy() if numpy_knows(self.flat) else self.flat
 
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 import torch
@@ -104,6 +105,7 @@ def _uses_bucket_views(layout: Layout, reducer: Reducer) -> bool:
     return layout.device.type == "cpu" and reducer.traits.lossless
 
 
+@dataclass(eq=False)
 class OverlappedStep:
     """The reducer runs on one bucket of gradients while the backward pass computes the next.
 
@@ -113,37 +115,31 @@ class OverlappedStep:
     pass; ``reduce_seconds`` is the whole time of the reducer.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        reducer: Reducer,
-        communicator: Communicator,
-        ledger: Ledger,
-        *,
-        seed: int,
-        micro_batch_size: int | None = None,
-        bucket_megabytes: float = 25,
-    ) -> None:
-        self.model = model
-        self.loss = loss
-        self.reducer = reducer
-        self.communicator = communicator
-        self.ledger = ledger
-        self.layout = ledger.layout
-        self.seed = seed
-        self.micro_batch_size = micro_batch_size
+    model: nn.Module
+    loss: Loss
+    reducer: Reducer
+    communicator: Communicator
+    ledger: Ledger
+    _: KW_ONLY
+    seed: int
+    micro_batch_size: int | None = None
+    bucket_megabytes: float = 25
+
+    def __post_init__(self) -> None:
+        self.layout = self.ledger.layout
         self.carries: list[list[Carry]] = [[]]
         self.measured: Mapping[str, float] = {}
-        self.shared_buffers = buffers_seen_by_forward(model)
+        self.shared_buffers = buffers_seen_by_forward(self.model)
         self.parameters = list(self.layout.parameters.values())
         rows = [p.detach().reshape(1, -1) for p in self.parameters]
         segments = list(map(self.layout.segment_of, self.layout.names, rows))
         with torch.inference_mode():
-            self.state = reducer.init(segments)
+            self.state = self.reducer.init(segments)
         self.checks_before_reducing = not sees_faults(self.layout)  # for NaN and infinity
-        bucket_views = _uses_bucket_views(self.layout, reducer)
-        self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, bucket_views=bucket_views)
+        bucket_views = _uses_bucket_views(self.layout, self.reducer)
+        self.buckets = Buckets(
+            self.parameters, self.bucket_megabytes, self._launch, bucket_views=bucket_views
+        )
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
 
     def run(
