@@ -8,7 +8,7 @@ import torch
 from descriptions import facts_of
 
 from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
-from trainers.checkpoint.redistribution import redistribute
+from trainers.checkpoint.resume import redistribute
 from trainers.checkpoint.shares import shares
 from trainers.checkpoint.state import Snapshot, WorkerState
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +51,7 @@ class Checkpoint:
     def facts(self) -> Facts:
         """The facts from the first process."""
         facts = self.descriptions[0]["facts"]
-        assert facts is not None  # checked by ``_read_descriptions``
+        assert facts is not None  # checked by ``describe_checkpoint``
         return facts
 
     @property
@@ -175,7 +175,23 @@ def describe_checkpoint(folder: Path) -> Checkpoint:
 
     Raises ``DamagedCheckpointError`` for missing or wrong descriptions.
     """
-    return Checkpoint(folder, _read_descriptions(folder))
+    processes = _newest_set(folder)
+    descriptions = [_read_description(folder / name) for name in _description_names(processes)]
+    workers = [int(worker) for d in descriptions for worker in d["memories"]]
+    if workers != list(range(len(workers))) or not workers:
+        raise DamagedCheckpointError(f"{folder.name}: its parts do not have the workers in order")
+    step, searched = _moment_of(folder)
+    for process, found in enumerate(descriptions):
+        file = f"part-{process}-of-{processes}.safetensors"
+        expected = {"run": descriptions[0]["run"], "step": step, "searched": searched}
+        expected |= {"process": process, "processes": processes, "file": file}
+        for key, value in expected.items():
+            if found[key] != value:  # type: ignore[literal-required]
+                where = f"{folder.name}: {key} of part {process}"
+                raise DamagedCheckpointError(f"{where} is {found[key]!r}, not {value!r}")  # type: ignore[literal-required]
+        if (found["facts"] is not None) != (process == 0):
+            raise DamagedCheckpointError(f"{folder.name}: facts must be in part 0 only, see part {process}")
+    return Checkpoint(folder, tuple(descriptions))
 
 
 def step_folders(root: Path) -> list[Path]:
@@ -207,30 +223,6 @@ def _newest_set(folder: Path) -> int:
         first = missing[min(missing)] if missing else "every part"
         raise DamagedCheckpointError(f"{folder.name} is not complete: {first} is missing")
     return max(complete, key=lambda count: (folder / f"part-0-of-{count}.json").stat().st_mtime_ns)
-
-
-def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
-    processes = _newest_set(folder)
-    descriptions = [_read_description(folder / name) for name in _description_names(processes)]
-    opening = descriptions[0]
-    workers = [int(worker) for d in descriptions for worker in d["memories"]]
-    if workers != list(range(len(workers))) or not workers:
-        raise DamagedCheckpointError(f"{folder.name}: its parts do not have the workers in order")
-    step, searched = _moment_of(folder)
-    for process, description in enumerate(descriptions):
-        file = f"part-{process}-of-{processes}.safetensors"
-        whose = f"{folder.name}: {{}} of part {process}"
-        _require_equal(description, whose, run=opening["run"], step=step, searched=searched)
-        _require_equal(description, whose, process=process, processes=processes, file=file)
-        if (description["facts"] is not None) != (process == 0):
-            raise DamagedCheckpointError(f"{folder.name}: facts must be in part 0 only, see part {process}")
-    return tuple(descriptions)
-
-
-def _require_equal(found: Mapping[str, object], whose: str, **expected: object) -> None:
-    for key, value in expected.items():
-        if found[key] != value:
-            raise DamagedCheckpointError(f"{whose.format(key)} is {found[key]!r}, not {value!r}")
 
 
 def _read_description(path: Path) -> PartDescription:

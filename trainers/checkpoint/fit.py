@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from data.protocols import Batch, Carry, Loader
 from trainers.checkpoint.state import (
+    FRESH,
     CheckpointMismatch,
     Snapshot,
     Tensors,
@@ -65,7 +66,7 @@ def _require_carries(workers: Iterable[int], snapshot: Snapshot, expected: Tree)
     for worker in workers:
         tensors, carries = snapshot.workers[worker]
         may_be_fresh = snapshot.redistributed or snapshot.facts["steps_in_ledger"] == 0
-        if carries == {"list": []} and may_be_fresh:
+        if carries == FRESH and may_be_fresh:
             continue
         saved = {name: tensor for name, tensor in tensors.items() if name.startswith("memory")}
         _require_tree(expected, carries, "memory", saved, f"{snapshot.place}, worker {worker}:")

@@ -1,6 +1,7 @@
 """The start of a run: from its first step, its last valid checkpoint, or another run's checkpoint."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from trainers.checkpoint.files import (
     read_checkpoint,
     step_folders,
 )
-from trainers.checkpoint.redistribution import redistribute
-from trainers.checkpoint.state import CheckpointMismatch, Snapshot
+from trainers.checkpoint.shares import blend, shares
+from trainers.checkpoint.state import FRESH, CheckpointMismatch, Snapshot, WorkerState
 from trainers.comm.communicator import Communicator
 from trainers.files.files import RECORDS, UnreadableFileError, read_config, read_file
 from trainers.files.plain import Config
@@ -125,6 +126,28 @@ def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Trai
     return redistribute(checkpoint, communicator.local_workers, communicator.size, step)
 
 
+def redistribute(
+    checkpoint: Checkpoint, local_workers: Sequence[int], num_workers: int, step: int
+) -> Snapshot:
+    """The snapshot for ``local_workers``, of ``num_workers`` = m, to continue at ``step``.
+
+    A new worker gets the mean of the old residuals over its part (``shares.py``). The mean over workers, and
+    with it the update still to be sent, is therefore unchanged. The ledger's sums are divided in the same
+    way. The states of the loss between batches are reset, because the workers read other shards.
+    """
+    parts_of = {new: list(shares(new, num_workers, checkpoint.num_workers)) for new in local_workers}
+    old = checkpoint.load(sorted({worker for parts in parts_of.values() for worker, _ in parts}))
+    workers = {}
+    for new, parts in parts_of.items():
+        names = [name for name in old.workers[parts[0][0]].tensors if not name.startswith("memory")]
+        tensors = {
+            name: blend(parts, {worker: old.workers[worker].tensors[name] for worker, _ in parts})
+            for name in names
+        }
+        workers[new] = WorkerState(tensors, FRESH)
+    return old.at_step(step)._replace(workers=workers, redistributed=True)
+
+
 def _path_of(resume: object) -> Path:
     path = Path(resume).absolute() if isinstance(resume, str) and resume else None
     if path is None or not path.is_dir():
@@ -152,10 +175,6 @@ def _newest(run: str, folder: Path) -> tuple[Start | None, list[str]]:
 
 def _start_of(checkpoint: Checkpoint, folder: Path) -> Start:
     """The checkpoint with the content that metrics.jsonl had when it was saved."""
-    return Start(checkpoint, _records_of(checkpoint, folder))
-
-
-def _records_of(checkpoint: Checkpoint, folder: Path) -> bytes:
     length, digest = checkpoint.facts["records"]
     try:
         records = read_file(folder / RECORDS)[:length]
@@ -165,4 +184,4 @@ def _records_of(checkpoint: Checkpoint, folder: Path) -> bytes:
         raise DamagedCheckpointError(
             f"{checkpoint.path.name}: metrics.jsonl was changed after the checkpoint"
         )
-    return records
+    return Start(checkpoint, records)

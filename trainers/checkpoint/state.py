@@ -21,6 +21,7 @@ from trainers.step.ledger import Ledger
 from trainers.step.local import PseudoGradients
 
 Tensors = dict[str, Tensor]
+FRESH: Skeleton = {"list": []}  # the state of a loss before its first batch
 _MEASURED = "diagnostics"
 
 

@@ -8,6 +8,13 @@ from typing import Self
 import torch
 
 
+def now(device: torch.device) -> float:
+    """``time.perf_counter`` after the work in the queue of ``device``."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 class Clock:
     """Measures host seconds inside the charged collectives of a reduction.
 

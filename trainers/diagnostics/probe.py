@@ -11,6 +11,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.feedback.scale import scale_of
 from compressors.kernels.choice import backend_of
 from compressors.parts.magnitudes import Histogram
+from trainers.comm.clock import now
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Drift
 from trainers.diagnostics.settings import Diagnostics
@@ -91,6 +92,7 @@ class Probe(Wrapper):
         settings, started = self.settings, time.perf_counter()
         is_due = self.is_due(step.number + 1)
         segments = [given.segment for given in inputs]
+        device = segments[0].rows.device if is_due else torch.device("cpu")  # others do not wait for a GPU
         carried = self.carried(inputs, state, step)
         self.latest = {}
         if is_due:
@@ -100,9 +102,9 @@ class Probe(Wrapper):
             self.drift.add_gradients(segments)
         if self.histogram is not None:
             backend_of(segments[0].rows.device).count_magnitudes(carried, self.histogram)
-        before = self._now(segments, is_due) - started
+        before = now(device) - started
         reduced, state = self.inner.reduce(inputs, state, step, communicator)
-        started = self._now(segments, is_due)
+        started = now(device)
         if self.drift is not None:
             self.drift.add_applied(segments, reduced)
             self.drift.add_bounds(segments, reduced, step, _rate_of(self.inner, step))
@@ -117,7 +119,7 @@ class Probe(Wrapper):
             if settings.staleness is not None and self.waiting is not None and held is not None:
                 waits = self.waiting.waits
                 self.latest |= settings.staleness.measure(waits, held, segments, reduced, communicator)
-        self.seconds = before + self._now(segments, is_due) - started
+        self.seconds = before + now(device) - started
         return reduced, state
 
     def of_run(self, ledger: Ledger) -> dict[str, float]:
@@ -137,12 +139,6 @@ class Probe(Wrapper):
         if self.settings.xi is not None:
             _ = given.mean_input  # computes the cached property
         return given
-
-    @staticmethod
-    def _now(segments: list[Segment], is_due: bool) -> float:
-        if is_due and segments[0].rows.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
 
 
 def _rate_of(reducer: Reducer, step: Step) -> float | None:

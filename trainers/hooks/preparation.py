@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compressors.core.checks import is_real, require
 from trainers.comm.communicator import Communicator
-from trainers.step.clipping import shrink
+from trainers.step.gradients import shrink
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from torch import Tensor
 from compressors.api import Reducer, Segment, Step, inputs_of
 from compressors.core.payloads import divide_all
 from compressors.none import NoCompression
+from trainers.comm.clock import now
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.network_model.break_even import NAME, ROUNDS, StepCost, break_even
@@ -133,18 +134,14 @@ def seconds_of_none(layout: Layout) -> float:
             break
     taken = []
     for _ in range(1 + REHEARSALS):
-        if layout.device.type == "cuda":
-            torch.cuda.synchronize()
-        started = time.perf_counter()
+        started = now(layout.device)
         reduced = NoCompression().reduce(
             inputs_of(segments),
             (),
             Step(0, 0),
             _Rehearsal(),  # type: ignore[arg-type]  # a dense reduction calls only all_reduce_mean
         )
-        if layout.device.type == "cuda":
-            torch.cuda.synchronize()
-        taken.append(time.perf_counter() - started)
+        taken.append(now(layout.device) - started)
         del reduced  # freed before the next round, as in a step
     covered = sum(segment.rows.shape[1] for segment in segments)
     return statistics.median(taken[1:]) * layout.num_parameters / covered

@@ -13,7 +13,7 @@ from trainers.files.atomic import replacing, write_all
 from trainers.files.goals import Objective
 from trainers.files.plain import Config, Record
 from trainers.run.tensorboard_tracker import TensorBoard
-from trainers.run.wandb_tracker import open_wandb
+from trainers.run.wandb_tracker import WeightsAndBiases, wandb_settings
 
 Summary = Mapping[str, object]  # of a run
 
@@ -145,19 +145,16 @@ def open_trackers(
                 f"{about.name} is not installed, so the records are only in the run folder; {about.install}"
             )
         elif destination == "wandb":
-            found.append(
-                open_wandb(
-                    folder=folder,
-                    name=name,
-                    config=config,
-                    facts=facts,
-                    typed=typed,
-                    keeps_checkpoints=checkpoints,
-                    objective=None if objective is None else Objective(objective, byte_budget),
-                    continues=continues,
-                    earlier=earlier,
-                )
+            tracker = WeightsAndBiases(
+                wandb_settings(folder, name, config, facts, typed),
+                folder,
+                continues=continues,
+                keeps_checkpoints=checkpoints,
+                objective=None if objective is None else Objective(objective, byte_budget),
+                earlier=earlier,
             )
+            tracker.start_if_online()
+            found.append(tracker)
         else:
             found.append(TensorBoard(folder, config, facts, continues=continues))
     return found

@@ -96,6 +96,16 @@ class WeightsAndBiases:
                     self._send(self.run, record)
         self.earlier = b""
 
+    def start_if_online(self) -> None:
+        """Start a run with mode=online. Raises ``ValueError`` if W&B does not start."""
+        if self.settings.get("mode", os.environ.get("WANDB_MODE")) != "online":
+            return
+        try:
+            self.start()
+        except Exception as error:  # of many classes; each means that W&B cannot go online
+            reason = " ".join(str(error).split())
+            raise ValueError(f"tracker.mode=online: Weights & Biases cannot start: {reason}") from error
+
     def log(self, record: Record) -> None:
         def log() -> None:
             if self.run is None:
@@ -201,25 +211,15 @@ class WeightsAndBiases:
         return name
 
 
-def open_wandb(
-    *,
-    folder: Path,
-    name: str,
-    config: Config,
-    facts: Mapping[str, object],
-    typed: Mapping[str, object],
-    keeps_checkpoints: bool = False,
-    objective: Objective | None = None,
-    continues: bool = False,
-    earlier: bytes = b"",
-) -> WeightsAndBiases:
-    """The tracker of one run, online or offline; for null W&B reads its variable, else there is a default.
+def wandb_settings(
+    folder: Path, name: str, config: Config, facts: Mapping[str, object], typed: Mapping[str, object]
+) -> dict[str, Any]:
+    """The arguments of ``wandb.init``; for null W&B reads its variable, else there is a default.
 
     ``facts``, those of ``RunFolder.facts``, are added to the nested config as flat keys. A W&B agent locks
     the keys that its sweep sets, so that ``compressor`` is a string instead of a mapping: group runs by the
     flat keys. The default group is that of the facts, the same for all seeds; the default tags and notes
-    follow from the facts too. With ``continues``, the run begins at a checkpoint, and its W&B run continues
-    after the ``earlier`` lines of metrics.jsonl. Raises ``ValueError`` if W&B does not start online.
+    follow from the facts too.
     """
     defaults = {
         ("project", "WANDB_PROJECT"): "total-error",
@@ -235,21 +235,7 @@ def open_wandb(
     entity, slash, project = settings.get("project", "").rpartition("/")
     if slash:
         settings |= {"entity": entity, "project": project}
-    tracker = WeightsAndBiases(
-        settings,
-        folder,
-        continues=continues,
-        keeps_checkpoints=keeps_checkpoints,
-        objective=objective,
-        earlier=earlier,
-    )
-    if settings.get("mode", os.environ.get("WANDB_MODE")) == "online":
-        try:
-            tracker.start()
-        except Exception as error:  # of many classes; each means that W&B cannot go online
-            reason = " ".join(str(error).split())
-            raise ValueError(f"tracker.mode=online: Weights & Biases cannot start: {reason}") from error
-    return tracker
+    return settings
 
 
 @contextmanager

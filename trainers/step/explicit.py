@@ -1,6 +1,5 @@
 """The gradient part of a training step: compute, compress, communicate, write the mean to ``.grad``."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, Protocol
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from compressors.api import Reducer, State, Step, inputs_of
 from data.protocols import Batches, Carry
+from trainers.comm.clock import now
 from trainers.comm.communicator import Communicator
 from trainers.step.gradients import GradientSource, encode_fault
 from trainers.step.layout import Layout
@@ -87,9 +87,9 @@ class ExplicitStep:
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Reduction:
-        started = self._now()
+        started = now(self.layout.device)
         losses = self.workers.compute(batches, step, measure)
-        computed = self._now()
+        computed = now(self.layout.device)
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
         reducer_step = Step(self.seed, step, learning_rate, epoch)
@@ -100,16 +100,11 @@ class ExplicitStep:
             reduced, self.state = self.reducer.reduce(inputs, self.state, reducer_step, self.communicator)
             self.layout.write_gradients(reduced.mean)
             self.ledger.record(reduced)
-        ended = self._now()
+        ended = now(self.layout.device)
         reduce_seconds, num_workers = ended - computed, len(self.communicator.local_workers)
         own = clock.compression_seconds(reduce_seconds, ended, num_workers)
         times = StepTimes(computed - started, reduce_seconds, clock.seconds, own, num_buckets=1)
         return Reduction(losses, times, None if self.workers.checks else fault_of(self.ledger))
-
-    def _now(self) -> float:
-        if self.layout.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
 
 
 def sees_faults(layout: Layout) -> bool:

@@ -16,7 +16,6 @@ from compressors.core.randomness import derive_seed
 from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.parts import AnalyticModel
-from trainers.step.clipping import shrink
 from trainers.step.forward import Loss, cut, in_pieces
 from trainers.step.layout import Layout
 
@@ -198,6 +197,11 @@ class AnalyticGradients:
             fault = max(bad)
         raise_together(self.communicator, self.layout, step, fault)
         return losses
+
+
+def shrink(norm: Tensor, largest: float) -> Tensor:
+    """The factor that reduces a gradient's ``norm`` to ``largest``; 1 if it is below."""
+    return (largest / (norm + 1e-6)).clamp(max=1.0)
 
 
 def buffers_seen_by_forward(model: nn.Module) -> list[Tensor]:

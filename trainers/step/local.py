@@ -13,8 +13,7 @@ from data.protocols import Batch, Batches, Loader
 from trainers.comm.communicator import Communicator
 from trainers.local import LocalSteps
 from trainers.optimizer import moments_like
-from trainers.step.clipping import shrink
-from trainers.step.gradients import WorkerGradients, raise_together, seed_worker
+from trainers.step.gradients import WorkerGradients, raise_together, seed_worker, shrink
 from trainers.step.layout import Layout
 from trainers.step.reading import read_together
 

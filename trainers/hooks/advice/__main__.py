@@ -5,6 +5,7 @@
 
 import json
 import math
+import statistics
 import sys
 
 import torch
@@ -12,12 +13,13 @@ import torch
 from trainers.comm.communicator import Communicator
 from trainers.config.composition import compose
 from trainers.config.errors import ConfigError, one_line, refusing
-from trainers.hooks.advice.compute import compute_seconds
-from trainers.hooks.advice.costs import Settings, measure_costs
+from trainers.hooks.advice.costs import UNCOUNTED, Settings, measure_costs
 from trainers.hooks.advice.gloo import gloo_bits_per_second
 from trainers.launch.device import choose_device
 from trainers.launch.memory import keep_freed_memory
 from trainers.run.build import build_training
+from trainers.step.advance import Advance
+from trainers.training import Training
 
 
 def main(argument: str) -> None:
@@ -48,6 +50,16 @@ def main(argument: str) -> None:
         "methods": str(settings),
     }
     print(json.dumps(answer))
+
+
+def compute_seconds(training: Training, steps: int) -> float:
+    """Median seconds of a step without its reduction, of a training with one worker."""
+    advance = Advance(training.new_state(), training.loader, training.communicator)
+    training.model.train()
+    times = [advance(1.0, measure=False).times() for _ in range(UNCOUNTED + steps)]
+    return statistics.median(
+        own["time/gradient_seconds"] + own["time/update_seconds"] for own in times[UNCOUNTED:]
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Measured processor time, bytes and rounds of methods for the parameters of a model."""
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from compressors.feedback.error_feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.powersgd import PowerSGD
 from compressors.top_k import TopK
+from trainers.comm.clock import now
 from trainers.comm.communicator import Communicator
 from trainers.launch.memory import require_memory
 from trainers.network_model.step_times import Cost, Line
@@ -72,20 +72,21 @@ def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost
         "hard_threshold": build_reducer(HardThreshold(threshold=threshold), size, ErrorFeedback),
         "powersgd": build_reducer(PowerSGD(rank=settings.rank), size, ErrorFeedback),
     }
-    found = [_dense(layout, settings.steps), _half(layout, settings.steps)]
-    found += [_cost_of(name, reducer, layout, settings.steps) for name, reducer in methods.items()]
+    found = [  # DistributedDataParallel divides by n; torch's fp16_compress_hook sends fp16
+        _all_reduced("dense", layout.num_bytes, lambda own: own.div_(2), layout, settings.steps),
+        _all_reduced(
+            "fp16",
+            2.0 * size,
+            lambda own: own.copy_(own.to(torch.float16).div_(2)),
+            layout,
+            settings.steps,
+        ),
+    ]
+    for name, reducer in methods.items():
+        one, many = (_part_of(reducer, layout, workers, settings.steps) for workers in (1, MANY))
+        seconds, rounds = _line(one.seconds, many.seconds), _line(one.rounds, many.rounds)
+        found.append(Cost(name, many.all_reduced_bytes, many.gathered_bytes, seconds, rounds))
     return found
-
-
-def _cost_of(name: str, reducer: Reducer, layout: Layout, steps: int) -> Cost:
-    one, many = (_part_of(reducer, layout, workers, steps) for workers in (1, MANY))
-    return Cost(
-        name,
-        many.all_reduced_bytes,
-        many.gathered_bytes,
-        _line(one.seconds, many.seconds),
-        _line(one.rounds, many.rounds),
-    )
 
 
 def _line(one: float, many: float) -> Line:
@@ -113,9 +114,9 @@ def _part_of(reducer: Reducer, layout: Layout, workers: int, steps: int) -> Part
                     if segment.name in residual:
                         segment.rows.sub_(residual[segment.name])
                 communicator.clock.restart(exact=device.type == "cuda")
-                started = _now(device)
+                started = now(device)
                 reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, number), communicator)
-                ended = _now(device)
+                ended = now(device)
                 seconds += communicator.clock.compression_seconds(ended - started, ended, workers)
                 rounds += communicator.clock.rounds
                 residual |= reduced.residual
@@ -142,28 +143,19 @@ def _counting_all_reduces(communicator: Communicator) -> Iterator[list[int]]:
     yield counted
 
 
-def _dense(layout: Layout, steps: int) -> Cost:
-    """DistributedDataParallel without a hook: an all-reduce, and at most the time of a division."""
+def _all_reduced(
+    name: str, num_bytes: float, work: Callable[[Tensor], object], layout: Layout, steps: int
+) -> Cost:
+    """Cost of an all-reduce of ``num_bytes`` per worker, with ``work`` on every bucket's gradients."""
     buckets = _buckets(layout, 1)
-
-    def divide() -> None:
+    taken = []
+    for _ in range(UNCOUNTED + steps):
+        started = now(layout.device)
         for gradients, _ in buckets:
-            gradients.div_(2)
-
-    seconds = _median_seconds(divide, layout.device, steps)
-    return Cost("dense", layout.num_bytes, 0.0, Line(seconds), Line(0.0, 2.0 * len(buckets)))
-
-
-def _half(layout: Layout, steps: int) -> Cost:
-    """torch's fp16_compress_hook: the buffer as fp16 to an all-reduce, and back."""
-    buckets = _buckets(layout, 1)
-
-    def round_trip() -> None:
-        for gradients, _ in buckets:
-            gradients.copy_(gradients.to(torch.float16).div_(2))
-
-    seconds = _median_seconds(round_trip, layout.device, steps)
-    return Cost("fp16", 2.0 * layout.num_parameters, 0.0, Line(seconds), Line(0.0, 2.0 * len(buckets)))
+            work(gradients)
+        taken.append(now(layout.device) - started)
+    seconds = statistics.median(taken[UNCOUNTED:])
+    return Cost(name, num_bytes, 0.0, Line(seconds), Line(0.0, 2.0 * len(buckets)))
 
 
 class _Bucket(NamedTuple):
@@ -188,18 +180,3 @@ def _buckets(layout: Layout, workers: int) -> list[_Bucket]:
         views = zip(names, flat.split(sizes, dim=1), strict=True)
         buckets.append(_Bucket(flat, [layout.segment_of(name, rows) for name, rows in views]))
     return buckets
-
-
-def _median_seconds(work: Callable[[], object], device: torch.device, steps: int) -> float:
-    taken = []
-    for _ in range(UNCOUNTED + steps):
-        started = _now(device)
-        work()
-        taken.append(_now(device) - started)
-    return statistics.median(taken[UNCOUNTED:])
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
