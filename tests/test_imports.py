@@ -41,8 +41,9 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
     },
     "data": {"data", "numpy", "pandas", "PIL", "scipy", "sklearn", "tokenizers", "torch", "torchvision"},
     "run.py": {"trainers", "hydra", "omegaconf"},
-    "trainers/identity/effects.py": set(),
-    "trainers/identity/identity.py": {"trainers.identity.effects"},
+    "trainers/identity/values.py": set(),
+    "trainers/identity/effects.py": {"trainers.identity.values"},
+    "trainers/identity/identity.py": {"trainers.identity.effects", "trainers.identity.values"},
     "results": {
         "results",
         "jinja2",

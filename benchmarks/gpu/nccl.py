@@ -25,6 +25,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.top_k import TopK
 from data.protocols import Carry
+from trainers.comm.agreement import first_text
 from trainers.comm.communicator import Communicator
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.launch.device import choose_device
@@ -156,7 +157,7 @@ def _check_moves(processes: int, process: int, device: torch.device) -> None:
     (found,) = of.exchange([own[:, 0].clone()], partners, ["values"])
     assert torch.equal(found, across), "exchange"
     assert of.all_reduce_max(process) == processes - 1, "largest"
-    assert of.first_text("last" if process == processes - 1 else "") == "last", "first_text"
+    assert first_text(of, "last" if process == processes - 1 else "") == "last", "first_text"
     assert of.sum(torch.ones(3)).tolist() == 3 * [float(processes)], "sum"
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.comm.agreement import first_process_first, first_text
 from trainers.comm.communicator import Communicator
 
 WORKERS = 4
@@ -59,12 +60,12 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     heard["largest"] = torch.tensor(communicator.all_reduce_max(7 if process == 0 else 3))
     heard["sum"] = communicator.sum(torch.tensor([1.0 / processes]))
     last = process == processes - 1
-    assert communicator.first_text("") == ""
-    assert communicator.first_text("größer als gedacht" if last else "") == "größer als gedacht"
+    assert first_text(communicator, "") == ""
+    assert first_text(communicator, "größer als gedacht" if last else "") == "größer als gedacht"
     told = torch.tensor([1.0 if process == 0 else 2.0])
     communicator.broadcast([told])
     heard["broadcast"] = told
-    with communicator.first_process_first():
+    with first_process_first(communicator):
         pass
     link = communicator.take_link_bytes()
     heard["link"] = (link + reduced.take_link_bytes()).tolist()

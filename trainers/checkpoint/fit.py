@@ -14,6 +14,7 @@ from trainers.checkpoint.state import (
     require_same_tensors,
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
+from trainers.comm.agreement import run_together
 from trainers.optimizer import moments_like
 from trainers.step.local import Rounds
 from trainers.step.reading import read_together
@@ -32,8 +33,8 @@ def require_fit(
         batches = next(loader.batches(step))
     else:
         batches = read_together(communicator, loader, lambda: loader.batches(step))
-    problem = ""
-    try:
+
+    def check() -> None:
         state.require_fit(snapshot)
         _require_moments(state, snapshot)
         carries: Tree = carries_after(batches[0]) if batches else []
@@ -41,11 +42,8 @@ def require_fit(
             kept = _weights_like(state.model) if state.local.settings.keeps_weights else []
             carries = [carries, moments_like(state.local.optimizer), kept]
         _require_carries(communicator.local_workers, snapshot, carries)
-    except CheckpointMismatch as error:
-        problem = str(error)
-    problem = communicator.first_text(problem)
-    if problem:
-        raise CheckpointMismatch(problem)
+
+    run_together(communicator, check, CheckpointMismatch, CheckpointMismatch)
 
 
 def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:

@@ -14,6 +14,7 @@ from trainers.checkpoint.files import (
 )
 from trainers.checkpoint.shares import blend, shares
 from trainers.checkpoint.state import FRESH, CheckpointMismatch, Snapshot, WorkerState
+from trainers.comm.agreement import first_text, run_together
 from trainers.comm.communicator import Communicator
 from trainers.files.files import RECORDS, UnreadableFileError, read_config, read_file
 from trainers.files.plain import Config
@@ -95,19 +96,15 @@ def snapshot_of(start: Start, communicator: Communicator, training: Training, ru
     that cannot be read. Raises it also if no step is left to train, except for the last checkpoint of this
     run itself: the run may have ended before it wrote its summary.
     """
-    path = communicator.first_text(str(start.checkpoint.path) if start.checkpoint is not None else "")
+    path = first_text(communicator, str(start.checkpoint.path) if start.checkpoint is not None else "")
     if not path:
         return None
-    snapshot, problem = None, ""
-    try:
-        # the first process has checked it completely
-        snapshot = _snapshot(start.checkpoint or describe_checkpoint(Path(path)), communicator, training, run)
-    except (DamagedCheckpointError, CheckpointMismatch) as error:
-        problem = str(error)
-    problem = communicator.first_text(problem)
-    if problem:
-        raise CheckpointMismatch(problem)
-    return snapshot
+
+    def read() -> Snapshot:
+        checkpoint = start.checkpoint or describe_checkpoint(Path(path))  # the first process has checked it
+        return _snapshot(checkpoint, communicator, training, run)
+
+    return run_together(communicator, read, (DamagedCheckpointError, CheckpointMismatch), CheckpointMismatch)
 
 
 def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Training, run: str) -> Snapshot:

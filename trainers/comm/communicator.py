@@ -1,8 +1,8 @@
 """All collectives between workers, and the only count of their bytes."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ class Communicator:
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[n, ...]`` in worker order from ``[W, ...]``, charged under ``kind``."""
         self._charges.gather(kind, rows.nbytes // len(rows))
-        return self._transfers.all_gather(rows, self.clock.collective(self._transfers.gather_rounds))
+        return self._transfers.all_gather(rows, self._transfers.gather())
 
     def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
         """Per segment the entries of all n workers, from those of the W local workers.
@@ -100,13 +100,7 @@ class Communicator:
         """
         num_workers = len(self.local_workers)
         self._charges.gather(kind, sum([tensor.nbytes for tensor in fields]) // num_workers)
-        on_the_clock = self.clock.collective(self._transfers.gather_rounds)
-        if self.world_size == 1:
-            with on_the_clock:
-                return fields
-        rows = [tensor.view(num_workers, len(tensor) // num_workers) for tensor in fields]
-        everyones = self._transfers.all_gather(torch.cat(rows, 1), on_the_clock)
-        return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
+        return self._transfers.all_gather_fields(fields, num_workers)
 
     def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
         """Element counts of all n workers, ``[S, n]`` int64, from the local ``[S, W]``.
@@ -115,26 +109,25 @@ class Communicator:
         counts, is 2^31 or more.
         """
         everyones = self._gather_numbers(counts, largest)
-        elements = everyones.sum(0)
-        self._charges.sent_elements(elements)
+        self._charges.sent_elements(everyones.sum(0))
         return everyones
 
     def _gather_numbers(self, counts: np.ndarray, largest: int) -> np.ndarray:
         small = counts.astype(np.int32 if largest < 2**31 else np.int64)
         self._charges.gather("metadata", len(small) * small.itemsize)
-        on_the_clock = self.clock.collective(self._transfers.gather_rounds)
         if self.world_size == 1:
-            with on_the_clock:
+            with self._transfers.gather():
                 return counts
-        return self._transfers.all_gather(torch.from_numpy(small.T), on_the_clock).numpy().T.astype(np.int64)
+        everyones = self._transfers.all_gather(torch.from_numpy(small.T), self._transfers.gather())
+        return everyones.numpy().T.astype(np.int64)
 
     def all_gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
     ) -> list[list[Tensor]]:
         """Per field and segment the entries of all n workers, from the local ones, without padding.
 
-        Each tensor, given and returned, has the entries in worker order. ``lengths`` [S, n]
-        int64 has the entries of each worker in each of the S segments; ``kinds`` has the kind of each field.
+        Tensors have the entries in worker order. ``lengths`` [S, n] int64 has the entries of each worker in
+        each of the S segments; ``kinds`` has the kind of each field.
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
         own = everyones[self.local_workers.start : self.local_workers.stop]  # [W]
@@ -187,30 +180,21 @@ class Communicator:
         rounds = math.ceil(math.log2(self.size))
         self.clock.detour_bytes += rounds * tensor.nbytes - link[:, 0].mean()
         with self.clock.collective(rounds):
-            if self.world_size == 1:
-                return tensor
-            moved = self._transfers.here(tensor)
-            dist.broadcast(moved, group_src=worker // len(self.local_workers), group=self.group)
-            return moved.to(tensor.device)
+            return self._transfers.broadcast(tensor, worker // len(self.local_workers))
 
     def leading(self) -> AbstractContextManager[object]:
         """Context manager: work of one worker for which all others wait, such as before a broadcast."""
         return self.clock.leading()
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
-        """Send part ``[w, v]`` of ``[W, n, ...]`` to worker v; returns ``[W, n, ...]``, ``[w, v]`` from
-        worker v.
+        """Send part ``[w, v]`` of ``[W, n, ...]`` to worker v; part ``[w, v]`` of the result is from v.
 
         All parts are charged under ``kind``; a worker's part for itself does not count as link bytes.
         """
         own = rows.nbytes // len(rows)
         self._charges.hand_over(kind, own)
         self._charges.link(own - own // self.size, own - own // self.size)
-        with self.clock.collective(1):
-            of_processes = rows.unflatten(1, (self.world_size, -1)).transpose(0, 1)  # [P, W, W, ...]
-            if self.world_size > 1:
-                of_processes = self._transfers.all_to_all(of_processes)
-        return of_processes.permute(2, 0, 1, *range(3, of_processes.dim())).flatten(1, 2)
+        return self._transfers.all_to_all(rows)
 
     def all_to_all_ragged(
         self,
@@ -229,35 +213,25 @@ class Communicator:
         """
         by_segment = counts
         counts = counts.sum(2) if counts.ndim > 2 else counts
-        away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
+        own = np.arange(len(counts)), np.array(self.local_workers)  # places of a worker's entries for itself
+        away = counts.sum(1) - counts[own]
         if arriving is None:
             small = torch.from_numpy(by_segment.astype(np.int32))
             arriving = self.all_to_all(small, "metadata").numpy().astype(np.int64)
             arriving = arriving.sum(2) if arriving.ndim > 2 else arriving
             self._charges.hand_over("metadata", -small[0, 0].nbytes)  # for itself
-        reached = arriving.sum(1) - [arriving[w, worker] for w, worker in enumerate(self.local_workers)]
+        reached = arriving.sum(1) - arriving[own]
         for tensors, kind in zip(fields, kinds, strict=True):
             itemsize = tensors[0].itemsize
             self._charges.hand_over(kind, away * itemsize)
             self._charges.link(away * itemsize, reached * itemsize)
         self._charges.sent_elements(math.inf)
-        with self.clock.collective(1):
-            if self.world_size == 1:
-                receivers = np.tile(np.arange(self.size), len(counts)).repeat(counts.ravel())
-                order = torch.from_numpy(receivers.argsort(kind="stable"))
-                order = order.to(fields[0][0].device, non_blocking=True)
-                lengths = arriving.sum(1).tolist()
-                return [list(torch.cat(tensors)[order].split(lengths)) for tensors in fields], arriving
-            sizes = [own.tolist() for own in counts]
-            pieces = [[x.split(own) for x, own in zip(tensors, sizes, strict=True)] for tensors in fields]
-            pieces = self._transfers.all_to_all_ragged(pieces, arriving)
-        return [[torch.cat(list(of_worker)) for of_worker in of_field] for of_field in pieces], arriving
+        return self._transfers.all_to_all_ragged(fields, counts, arriving), arriving
 
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
         """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w.
 
-        Charged as values. Parts are added in worker order, so the bits do not depend on the number of
-        processes.
+        Charged as values. Added in worker order: the bits do not depend on the number of processes.
         """
         parts = self.all_to_all(rows, "values")
         flat = parts.flatten(2) if parts.dim() > 2 else parts.unsqueeze(2)
@@ -294,47 +268,26 @@ class Communicator:
         return self._charges.take_handed()
 
     def take_link_bytes(self) -> np.ndarray:
-        """Bytes that leave and reach each local worker, [W, 2] float64, since the last call.
-
-        They are those of the algorithms in use, if each of the n workers had its own machine: a gather sends
-        a payload to n - 1 others, and an all-reduce sends 2 (n - 1) pieces of 1/n of its buffer.
-        Headers of the protocols are not counted.
-        """
+        """Bytes that leave and reach each local worker, [W, 2] float64, since the last call (``Charges``)."""
         return self._charges.take_link()
 
     def take_largest_sent(self) -> float | None:
-        """Elements of the worker that has sent most since the last call; infinite if not countable.
-
-        None if all workers sent equally many.
-        """
+        """Elements of the worker that has sent most since the last call (``Charges.take_largest_sent``)."""
         return self._charges.take_largest_sent()
 
     # The following collectives are for measurement and control, and are not charged.
 
     def collect(self, rows: Tensor) -> Tensor:
-        """``[n, ...]`` in worker order from ``[W, ...]``, not charged."""
+        """``[n, ...]`` in worker order from ``[W, ...]``."""
         return self._transfers.all_gather(rows, nullcontext())
 
     def collect_later(self, rows: Tensor) -> Callable[[], Tensor]:
         """Begin ``collect``; the returned function waits for its end, which no other process has to do."""
-        if self.world_size == 1:
-            return lambda: rows
-        sent = self._transfers.here(rows)
-        received = sent.new_empty(self.world_size, *sent.shape)
-        work = dist.all_gather(list(received.unbind()), sent, group=self.group, async_op=True)
-
-        def result() -> Tensor:
-            work.wait()
-            return received.flatten(0, 1)
-
-        return result
+        return self._transfers.all_gather_later(rows)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes, not charged."""
-        if self.world_size > 1:
-            tensor = self._transfers.here(tensor)
-            dist.all_reduce(tensor, group=self.group)
-        return tensor
+        return self._transfers.sum(tensor)
 
     def all_reduce_max(self, number: int) -> int:
         """The largest of the processes' numbers, not charged."""
@@ -342,31 +295,6 @@ class Communicator:
             return number
         return int(self.collect(torch.tensor([[number]])).max())
 
-    def first_text(self, text: str) -> str:
-        """The text of the first process that has one, or an empty one; not charged."""
-        if self.world_size == 1:
-            return text
-        encoded = list(text.encode())
-        longest = self.all_reduce_max(len(encoded))
-        if longest == 0:
-            return ""
-        rows = self.collect(torch.tensor([encoded + [0] * (longest - len(encoded))], dtype=torch.uint8))
-        texts = (bytes(row).rstrip(b"\0").decode(errors="replace") for row in rows.tolist())
-        return next(text for text in texts if text)
-
     def broadcast(self, tensors: list[Tensor]) -> None:
         """Overwrite ``tensors`` with those of the first process, not charged."""
-        if self.world_size > 1:
-            for tensor in tensors:
-                dist.broadcast(tensor, group_src=0, group=self.group)
-
-    @contextmanager
-    def first_process_first(self) -> Iterator[None]:
-        """Context manager: the first process runs the block alone, then the others; for downloads."""
-        if self.rank > 0:
-            self.all_reduce_max(0)
-        try:
-            yield
-        finally:  # also if it fails: the others then raise the same error
-            if self.rank == 0:
-                self.all_reduce_max(0)
+        self._transfers.overwrite(tensors)

@@ -31,9 +31,9 @@ class Transfers:
     clock: Clock
     group: dist.ProcessGroup | None
 
-    def __post_init__(self) -> None:
-        self._gathers_by_pairs = self.device.type != "cuda"
-        self.gather_rounds = 1 if self._gathers_by_pairs else self.size - 1
+    @property
+    def _gathers_by_pairs(self) -> bool:
+        return self.device.type != "cuda"
 
     def here(self, tensor: Tensor) -> Tensor:
         """``tensor``, contiguous and on the device of the collectives; does not wait for a GPU."""
@@ -92,6 +92,10 @@ class Transfers:
             wait(departures)
         return list(means.split(sizes))
 
+    def gather(self) -> AbstractContextManager[object]:
+        """Context manager that times a gather."""
+        return self.clock.collective(1 if self._gathers_by_pairs else self.size - 1)
+
     def all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager[object]) -> Tensor:
         """``[n, ...]`` from ``[W, ...]``. Local work is not measured as network time."""
         if self.world_size == 1:
@@ -105,6 +109,30 @@ class Transfers:
             else:
                 dist.all_gather(list(received.unbind()), sent, group=self.group)
         return received.flatten(0, 1).to(rows.device)
+
+    def all_gather_fields(self, fields: list[Tensor], num_workers: int) -> list[Tensor]:
+        """Per segment the entries of all n workers, from those of the ``num_workers`` = W local workers."""
+        on_the_clock = self.gather()
+        if self.world_size == 1:
+            with on_the_clock:
+                return fields
+        rows = [tensor.view(num_workers, len(tensor) // num_workers) for tensor in fields]
+        everyones = self.all_gather(torch.cat(rows, 1), on_the_clock)
+        return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
+
+    def all_gather_later(self, rows: Tensor) -> Callable[[], Tensor]:
+        """Begin to gather ``[n, ...]``; the returned function waits for the end. Not timed."""
+        if self.world_size == 1:
+            return lambda: rows
+        sent = self.here(rows)
+        received = sent.new_empty(self.world_size, *sent.shape)
+        work = dist.all_gather(list(received.unbind()), sent, group=self.group, async_op=True)
+
+        def result() -> Tensor:
+            work.wait()
+            return received.flatten(0, 1)
+
+        return result
 
     def all_gather_ragged(self, fields: list[list[Tensor]], lengths: np.ndarray) -> list[list[Tensor]]:
         """Per field and segment all workers' entries from this process's; ``lengths`` is [S, n]."""
@@ -120,36 +148,68 @@ class Transfers:
         by_segment = np.arange(per_process.size).reshape(per_process.shape).T.flatten().tolist()
         return [list(torch.cat([of[i] for i in by_segment]).split(of_segments)) for of in pieces]
 
-    def all_to_all(self, of_processes: Tensor) -> Tensor:
-        """``[P, ...]`` received, one part from each process, of the sent ``[P, ...]``."""
-        sent = self.here(of_processes)
-        received = torch.empty_like(sent)
-        self._trade([list(sent.unbind())], [list(received.unbind())])
-        return received.to(of_processes.device)
+    def broadcast(self, tensor: Tensor, process: int) -> Tensor:
+        """The tensor of ``process``."""
+        if self.world_size == 1:
+            return tensor
+        moved = self.here(tensor)
+        dist.broadcast(moved, group_src=process, group=self.group)
+        return moved.to(tensor.device)
 
-    def all_to_all_ragged(self, pieces: list[Any], arriving: np.ndarray) -> list[Any]:
-        """Per field and local worker the received pieces [n], from the sent pieces [n].
+    def overwrite(self, tensors: list[Tensor]) -> None:
+        """Overwrite ``tensors`` with those of the first process. Not timed."""
+        if self.world_size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, group_src=0, group=self.group)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over processes. Not timed."""
+        if self.world_size > 1:
+            tensor = self.here(tensor)
+            dist.all_reduce(tensor, group=self.group)
+        return tensor
+
+    def all_to_all(self, rows: Tensor) -> Tensor:
+        """``[W, n, ...]`` received of the sent ``[W, n, ...]``."""
+        with self.clock.collective(1):
+            parts = rows.unflatten(1, (self.world_size, -1)).transpose(0, 1)  # [P, W, W, ...]
+            if self.world_size > 1:
+                sent = self.here(parts)
+                received = torch.empty_like(sent)
+                self._trade([list(sent.unbind())], [list(received.unbind())])
+                parts = received.to(rows.device)
+        return parts.permute(2, 0, 1, *range(3, parts.dim())).flatten(1, 2)
+
+    def all_to_all_ragged(
+        self, fields: list[list[Tensor]], counts: np.ndarray, arriving: np.ndarray
+    ) -> list[list[Tensor]]:
+        """Per field the entries that each local worker receives; ``counts`` [W, n] are sent.
 
         ``arriving`` [W, n] has the received entries.
         """
         local = range(len(arriving))
         of_process = [range(p * len(local), (p + 1) * len(local)) for p in range(self.world_size)]
-        outgoing, incoming = [], []
-        for own in pieces:
-            outgoing.append(
-                [self.here(torch.cat([own[w][v] for w in local for v in to])) for to in of_process]
-            )
-            like = outgoing[-1][0]
-            incoming.append([like.new_empty(int(arriving[:, of].sum())) for of in of_process])
-        self._trade(outgoing, incoming)
-        found = []
-        for places, own in zip(incoming, pieces, strict=True):
-            received = [
-                place.to(own[0][0].device).split([int(arriving[v, w]) for w in of for v in local])
-                for place, of in zip(places, of_process, strict=True)
-            ]
-            found.append([[part[w * len(local) + v] for part in received for w in local] for v in local])
-        return found
+        outgoing, incoming, found = [], [], []
+        with self.clock.collective(1):
+            if self.world_size == 1:
+                receivers = np.tile(np.arange(self.size), len(counts)).repeat(counts.ravel())
+                order = torch.from_numpy(receivers.argsort(kind="stable"))
+                order = order.to(fields[0][0].device, non_blocking=True)
+                lengths = arriving.sum(1).tolist()
+                return [list(torch.cat(tensors)[order].split(lengths)) for tensors in fields]
+            for tensors in fields:
+                own = [x.split(sizes) for x, sizes in zip(tensors, counts.tolist(), strict=True)]  # [W][n]
+                sent = [self.here(torch.cat([own[w][v] for w in local for v in to])) for to in of_process]
+                outgoing.append(sent)
+                incoming.append([sent[0].new_empty(int(arriving[:, of].sum())) for of in of_process])
+            self._trade(outgoing, incoming)
+            for places, tensors in zip(incoming, fields, strict=True):
+                received = [
+                    place.to(tensors[0].device).split([int(arriving[v, w]) for w in of for v in local])
+                    for place, of in zip(places, of_process, strict=True)
+                ]
+                found.append([[part[w * len(local) + v] for part in received for w in local] for v in local])
+        return [[torch.cat(pieces) for pieces in of_field] for of_field in found]
 
     def exchange(
         self, fields: list[Tensor], moves: list[tuple[int, int]], local_workers: range, rounds: int

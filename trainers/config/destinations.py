@@ -8,7 +8,7 @@ from typing import NamedTuple
 from compressors.core.checks import is_real, shown
 from trainers.files.goals import HIGHER_IS_BETTER, LOWER_IS_BETTER, higher_is_better
 from trainers.files.plain import Config
-from trainers.identity.effects import at
+from trainers.identity.values import at
 
 REQUIRED, IF_INSTALLED = "required", "if_installed"
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 from hydra.core.override_parser.types import Override
 
 from trainers.config import targets
 from trainers.config.installed import config_names
 from trainers.files.plain import Config
-from trainers.identity.effects import without_effect
+from trainers.identity.effects import paths, without_effect
 
 _OTHER_NAMES = {"lambda": "threshold", "learning_rate": "lr", "k": "density"}
 _PLUGINS = {  # configs of Hydra's plugins, and the packages that install them
@@ -93,19 +92,8 @@ def refusal_of_value(override: Override, options: Sequence[str]) -> str:
 
 def _settings(config: Config) -> Iterator[str]:
     """Groups, top-level settings and settings of parts; of ``budget`` only those that the compressor has."""
-    own = {name for name, _ in _walk(config.get("compressor"))}
-    for name, value in config.items():
-        if name == "hydra":
-            continue
-        yield name
-        for key, _ in _walk(value):
-            if name != "budget" or key in own:
-                yield f"{name}.{key}"
-
-
-def _walk(settings: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(settings, dict):
-        for name, value in settings.items():
-            if not str(name).startswith("_"):
-                yield f"{before}{name}", value
-                yield from _walk(value, f"{before}{name}.")
+    own = {key for key, _ in paths(config.get("compressor"))}
+    for key, _ in paths({name: value for name, value in config.items() if name != "hydra"}):
+        group, _, name = key.partition(".")
+        if "._" not in f".{key}" and (group != "budget" or not name or name in own):
+            yield key

@@ -9,80 +9,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cache
 from typing import Any, NamedTuple
 
-Config = Mapping[str, Any]
-Value = str | int | float | bool | tuple["Value", ...] | None
-Condition = Callable[[Config], bool]
+from trainers.identity.values import (
+    AUTOLRS,
+    DEFAULTS,
+    IMAGE_FOLDER,
+    LIBSVM,
+    LIBSVM_FILES,
+    MOMENTA,
+    NO_FEEDBACK,
+    NONE,
+    TEXT,
+    WITHOUT_RESIDUAL,
+    Config,
+    Value,
+    alike,
+    at,
+)
 
-IMAGE_FOLDER, LIBSVM = "data.image_folder.image_folder", "data.libsvm.libsvm"
-TEXT = "data.text.language_modelling.text"
-LIBSVM_FILES = (
-    "a9a",
-    "gisette_scale",
-    "madelon",
-    "mushrooms",
-    "phishing",
-    "rcv1_train.binary",
-    "w8a",
-)  # the known files of data.convex.libsvm
-AUTOLRS = "trainers.autolrs.AutoLRS"
-NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
-# Feedback that changes dense training, by its momentum; and other feedback without a residual
-MOMENTA = ("compressors.feedback.MomentumCorrection", "compressors.feedback.EF21SGDM")
-WITHOUT_RESIDUAL = tuple(f"compressors.feedback.{name}" for name in ("EF21", "EF21SGDM", "DIANA"))
-# Current and first name of each part that was moved. Run ids contain the first name, so a move does not
-# change them.
-FIRST_NAMES = {
-    "compressors.encoding.settings.Encoding": "compressors.wire.Wire",
-    "data.convex.breast_cancer.breast_cancer": "data.sklearn_data.breast_cancer",
-    "data.convex.libsvm.libsvm": LIBSVM,
-    "data.images.digits.digits": "data.sklearn_data.digits",
-    "data.images.folder.image_folder": IMAGE_FOLDER,
-    "data.images.folder.imagenet": "data.image_folder.imagenet",
-    **{f"data.images.cifar.{name}": f"data.torchvision_data.{name}" for name in ("cifar10", "cifar100")},
-    **{f"data.images.mnist.{name}": f"data.torchvision_data.{name}" for name in ("fashion_mnist", "mnist")},
-    "data.ratings.movielens.movielens": "data.movielens.movielens",
-    "data.ratings.synthetic.synthetic_ratings": "data.synthetic_ratings.synthetic_ratings",
-    "data.text.sst2.sst2": "data.glue.sst2",
-    **{
-        f"data.text.language_modelling.{name}": f"data.text.{name}"
-        for name in ("penn_treebank", "python_docs", "wikitext2")
-    },
-    "models.convex.logistic_l2.logistic_l2": "models.logistic_l2.logistic_l2",
-    "trainers.schedules.autolrs.AutoLRS": AUTOLRS,
-    "trainers.schedules.schedules.ConstantRate": "trainers.schedule.Constant",
-    **{
-        f"trainers.schedules.schedules.{name}": f"trainers.schedule.{name}"
-        for name in ("Cosine", "Linear", "WarmupStep")
-    },
-}
-FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # the same for settings
-# Values of settings that are missing from a config. An identity contains only settings with another value, so
-# a new setting does not change old ids. For all settings not listed this value is null.
-DEFAULTS: dict[str, Value] = {
-    "compressor.residual": "local",
-    "compressor.schedule": "constant",
-    "compressor.schedule.start": 0.25,
-    "compressor.schedule.epochs": 4,
-    "compressor.shared_coordinates": True,
-    "compressor.unbiased": False,
-    "data.drop_last": False,
-    "data.reshard": "never",
-    "feedback._target_": "compressors.feedback.ErrorFeedback",
-    "feedback.scale": "gradient",
-    "local._target_": "trainers.local.every_step",
-    "model.zero_init_residual": False,
-    "optimizer.decay_momentum": 0,
-    "trainer._target_": "trainers.settings.TrainerSettings",
-    "trainer.bucket_megabytes": 25,
-    "trainer.channels_last": False,
-    "trainer.nonfinite": "stop",
-    "trainer.overlap": False,
-    "trainer.precision": "fp32",
-    "trainer.reduction": "worker_order",
-    "wire._target_": "compressors.wire.Wire",
-    "wire.indices": "plain",
-    "wire.values": "fp32",
-}
+Condition = Callable[[Config], bool]
 # Facts about a run that are known only when it starts, or when its parts are built.
 SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT = (
     "single",
@@ -107,25 +51,6 @@ class WithoutEffect(NamedTuple):
         return f"{key} has no effect{reason if reason.startswith(':') else f' {reason}'}"
 
 
-def at(config: Config, key: str) -> object:
-    """The setting at a dotted key, None if there is none."""
-    value: object = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def alike(value: object) -> Value:
-    """A value of a config in normal form: equal numbers are identical, parts have their first names."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(alike, value))
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # an int has no -0
-    if isinstance(value, str):
-        return FIRST_NAMES.get(value, value)
-    return value if value is None or isinstance(value, (int, float, bool)) else str(value)
-
-
 def refused(key: str, reason: str, applies: Condition) -> WithoutEffect:
     return WithoutEffect((key,), reason, applies, is_refused=True)
 
@@ -145,14 +70,15 @@ def lacks(key: str, *values: Value) -> Condition:
 
 def names_none(group: str, *names: str) -> Condition:
     """Whether neither a group nor a part inside it has a setting with one of these names."""
-    return lambda config: not set(names) & set(_names(at(config, group)))
+    return lambda config: not any(key.rpartition(".")[2] in names for key, _ in paths(at(config, group)))
 
 
-def _names(settings: object) -> Iterator[str]:
+def paths(settings: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All settings by dotted key, also those of nested parts and the mappings that hold them."""
     if isinstance(settings, Mapping):
         for name, value in settings.items():
-            yield name
-            yield from _names(value)
+            yield f"{prefix}{name}", value
+            yield from paths(value, f"{prefix}{name}.")
 
 
 def _is_plain_wire(config: Config) -> bool:
@@ -304,16 +230,7 @@ def _refuse_unread(config: Config, name: str) -> None:
     """Raise ``ValueError`` for a value of the budget that no setting of the compressor takes over."""
     names = (name, "k_low") if name == "density" else (name,)
     own = {
-        key: value
-        for key, value in _paths(config["compressor"], "compressor.")
-        if key.split(".")[-1] in names
+        key: value for key, value in paths(config["compressor"], "compressor.") if key.split(".")[-1] in names
     }
     if own and at(config, f"budget.{name}") not in own.values():
         raise ValueError(f"budget.{name} has no effect with this compressor: set {' or '.join(own)}")
-
-
-def _paths(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        yield f"{prefix}{name}", value
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{prefix}{name}.")

@@ -1,8 +1,8 @@
 """The identity of a run: method, setting and seed, from its resolved config.
 
 Run id, group, legend, table row, order and line style are determined by these values. ``effects.py`` lists
-the settings that are not part of an identity, with reasons, and the values of settings that older configs
-lack.
+the settings that are not part of an identity, with reasons, and ``values.py`` the values of settings that
+older configs lack.
 """
 
 import hashlib
@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import NamedTuple, TypeGuard
 
-from trainers.identity.effects import DEFAULTS, FIRST_KEYS, NO_FEEDBACK, Config, Value, alike, without_effect
-from trainers.identity.effects import at as at  # exported for readers of runs
+from trainers.identity.effects import without_effect
+from trainers.identity.values import DEFAULTS, FIRST_KEYS, NO_FEEDBACK, Config, Value, alike
+from trainers.identity.values import at as at  # exported for readers of runs
 
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 

@@ -8,6 +8,7 @@ from compressors.build import build_reducer
 from compressors.core.randomness import derive_seed, generator
 from compressors.kernels import choice
 from data.protocols import Dataset
+from trainers.comm.agreement import first_process_first
 from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
 from trainers.config.targets import check_factories, require_match
@@ -47,12 +48,12 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
     schedule = make(config["schedule"])
     method = make(config["compressor"])
     wire = make(config["wire"])
-    with communicator.first_process_first():  # only the first process downloads
+    with first_process_first(communicator):  # only the first process downloads
         dataset: Dataset = make(config["data"]).to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same initial weights in all processes
     arguments = dataset.model_arguments()
     require_match(config["model"], config["data"]["_target_"], set(arguments))
-    with communicator.first_process_first():  # it may leave results on disk for the others
+    with first_process_first(communicator):  # it may leave results on disk for the others
         model = make(config["model"], **arguments).to(device)
     if settings.channels_last:
         model = model.to(memory_format=torch.channels_last)

@@ -1,12 +1,10 @@
 """Reading of files during the training, with errors that all processes raise together."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from data.protocols import reads_files
+from trainers.comm.agreement import Found, run_together
 from trainers.comm.communicator import Communicator
-
-Found = TypeVar("Found")
 
 
 class UnreadableDataError(OSError):
@@ -24,12 +22,4 @@ def read_together(communicator: Communicator, data: object, read: Callable[[], F
 
 def agree(communicator: Communicator, read: Callable[[], Found]) -> Found:
     """``read_together`` for data whose reads can fail."""
-    problem = ""
-    try:
-        found = read()
-    except OSError as error:
-        problem = str(error) or type(error).__name__
-    problem = communicator.first_text(problem)
-    if problem:
-        raise UnreadableDataError(problem)
-    return found
+    return run_together(communicator, read, OSError, UnreadableDataError)
