@@ -15,15 +15,10 @@ from omegaconf import OmegaConf
 from trainers.config.targets import GROUPS
 from trainers.identity.effects import (
     ANALYTIC,
-    DEFAULTS,
-    FIRST_NAMES,
-    LIBSVM_FILES,
     NO_CONVOLUTIONS,
     NOTHING_HELD_OUT,
     SINGLE,
     WITHOUT_EFFECT,
-    alike,
-    at,
     refuse_without_effect,
     without_effect,
 )
@@ -33,6 +28,7 @@ from trainers.identity.identity import (
     Origin,
     identify,
 )
+from trainers.identity.values import DEFAULTS, FIRST_NAMES, LIBSVM_FILES, alike, at
 
 # Written by hand: all settings in conf/ that change no result while the other settings have their defaults.
 IDLE = {

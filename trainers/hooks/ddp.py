@@ -17,7 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
+from compressors.api import Codec, Plan, Reduced, Reducer, State, Step, inputs_of
+from compressors.build import plan_of
 from trainers.checkpoint.form import first_form
 from trainers.comm.communicator import Communicator
 from trainers.hooks import saved_state
@@ -25,12 +26,12 @@ from trainers.hooks.buckets import Bucket, BucketQueue, as_stored, reduced_param
 from trainers.hooks.group import Lane, lane_beside, together
 from trainers.hooks.preparation import Preparation, Scaler
 from trainers.hooks.script_log import Target, Updates, look, require_target, write
-from trainers.hooks.script_plan import script_plan
 from trainers.hooks.script_times import ScriptTimes
 from trainers.network_model.step_costs import StepCosts
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
+NUM_EPOCHS = 10_000  # no schedule is too long for this
 _OF_DEVICE = ("layout", "names", "lane", "communicator", "ledger", "times", "costs", "queue")
 _LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
 
@@ -84,7 +85,7 @@ class CompressionState:
                 "CompressionState.learning_rate must be given with ACCORDION and with feedback in units of "
                 "the step (scale='step'), and set before each backward pass in which it has changed"
             )
-        reducer.check(script_plan(reducer))
+        reducer.check(_plan_of_script(reducer))
         self.reducer = reducer
         self.seed = seed
         self.step = 0
@@ -303,28 +304,27 @@ class CompressionState:
         return self.names[parameter]
 
     def _reduce_buckets(self, buckets: list[Bucket]) -> None:
+        whole = self.preparation.needs_whole_gradient
         with together(f"step {self.step + 1} of the compression"):
-            if self.preparation.needs_whole_gradient:
-                self._reduce_prepared(buckets)
+            if whole and not self._prepare(buckets):
                 return
             for own in buckets:
                 self.reduce(own.gradients, last=own.is_last)
+            if whole:
+                self.preparation.end([own.buffer for own in buckets])
 
-    def _reduce_prepared(self, buckets: list[Bucket]) -> None:
-        """Reduce the whole gradient of a step, unless it is not finite on some worker."""
-        buffers = [own.buffer for own in buckets]
+    def _prepare(self, buckets: list[Bucket]) -> bool:
+        """Prepare the whole gradient of a step; False if the step is skipped."""
         found = {name: gradient for own in buckets for name, gradient in own.gradients.items()}
         gradients = [found[name] for name in self.layout.names if name in found]
-        if not self.preparation.begin(buffers, gradients, self.communicator):
-            if not self.has_scaler:
-                raise FloatingPointError(f"a gradient is not finite in step {self.step + 1}")
-            self.skipped += 1
-            self.ledger.clear_step()
-            self._everyones = self.communicator.collect_later(self.ledger.columns())
-            return
-        for own in buckets:
-            self.reduce(own.gradients, last=own.is_last)
-        self.preparation.end(buffers)
+        if self.preparation.begin([own.buffer for own in buckets], gradients, self.communicator):
+            return True
+        if not self.has_scaler:
+            raise FloatingPointError(f"a gradient is not finite in step {self.step + 1}")
+        self.skipped += 1
+        self.ledger.clear_step()
+        self._everyones = self.communicator.collect_later(self.ledger.columns())
+        return False
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
@@ -378,6 +378,12 @@ class CompressionState:
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
     return state.take(bucket)
+
+
+def _plan_of_script(reducer: Reducer) -> Plan:
+    """A plan under which no method is refused for what a script alone knows: optimizer, rates and length."""
+    rates = (1.0,) * NUM_EPOCHS
+    return plan_of(reducer, scope="layer", optimizer="SGD", momentum=0.0, rates=rates, lowest_rate=1.0)
 
 
 def _described(parameter: Tensor) -> str:

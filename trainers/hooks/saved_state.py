@@ -42,10 +42,7 @@ class HookState(Protocol):
 
 @torch.no_grad()
 def save(state: HookState) -> Tensors:
-    """A copy of everything that a training needs to go on, as tensors alone.
-
-    Tensors of this worker have names that no other worker has; all others are equal on all workers.
-    """
+    """``CompressionState.state_dict``."""
     own = state.communicator.rank
     return {
         **_facts(state),
@@ -56,7 +53,7 @@ def save(state: HookState) -> Tensors:
 
 @torch.no_grad()
 def empty(state: HookState, num_workers: int) -> Tensors:
-    """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
+    """``CompressionState.empty_state_dict``."""
     rank, size = state.communicator.rank, state.communicator.size
     needed = [worker for worker, _ in shares(rank, size, num_workers)]
     return {
@@ -72,12 +69,10 @@ def empty(state: HookState, num_workers: int) -> Tensors:
 
 @torch.no_grad()
 def load(state: HookState, saved: Mapping[str, Tensor]) -> None:
-    """Continue from ``saved``, the tensors of this worker or of several workers.
+    """``CompressionState.load_state_dict``; the ``ValueError`` comes before any change.
 
     Parameters that were frozen when it was saved keep the state that they have here. If parameters were
-    frozen or thawed since, the ledger's sums begin anew, because densities refer to another D. With another
-    number of workers, ``saved`` must have the tensors of all old workers whose parts this worker takes over
-    (``trainers/checkpoint/shares.py``). Raises ``ValueError``, one line, before any change.
+    frozen or thawed since, the ledger's sums begin anew, because densities refer to another D.
     """
     facts = _facts(state)
     missing = sorted(facts.keys() - saved.keys())
