@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 MAX_BYTES = 2**30
 _SILENCE_SECONDS = 60  # a server that sends nothing for this long counts as not answering
 _BLOCK = 2**20  # bytes
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = [("http", name) for name in ("localhost", "127.0.0.1", "::1")]
 
 
 def fetch(
@@ -41,23 +41,19 @@ def fetch(
     them. Raises ``OSError`` if the server does not answer, does not use https or redirects to another
     protocol, and if the file is incomplete, has more than ``max_bytes`` or is refused.
     """
-    arriving = target.with_name(f"arriving-{os.getpid()}-{target.name}")
     try:
         _require_safe(url)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        found = _download(url, arriving, max_bytes)
-        if md5 is not None and found != md5:
-            raise OSError(f"its MD5 is {found}, not {md5}")
-        look_at(arriving)
-        arriving.replace(target)
+        with _arriving(target) as arriving:
+            found = _download(url, arriving, max_bytes)
+            if md5 is not None and found != md5:
+                raise OSError(f"its MD5 is {found}, not {md5}")
+            look_at(arriving)
     except (OSError, ValueError, http.client.HTTPException) as error:
         remedy = ""
         if isinstance(error, urllib.error.URLError) and isinstance(error.reason, OSError):
             held = ", ".join(map(str, files or [target]))
             remedy = f"; without a network, data.root=DIR reads the files of a folder that has them: {held}"
         raise OSError(f"data.download: {url} was not downloaded: {_shown(error)}{remedy}") from error
-    finally:
-        arriving.unlink(missing_ok=True)
 
 
 def take_from_zip(archive: Path, members: dict[str, Path]) -> None:
@@ -67,8 +63,8 @@ def take_from_zip(archive: Path, members: dict[str, Path]) -> None:
     """
     with _expecting(archive), zipfile.ZipFile(archive) as packed:
         for name, path in members.items():
-            with packed.open(name) as source:
-                _write(source, path)
+            with packed.open(name) as source, _arriving(path) as arriving, arriving.open("wb") as file:
+                shutil.copyfileobj(source, file)
 
 
 def take_from_tar(archive: Path, members: dict[str, Path]) -> None:
@@ -78,7 +74,8 @@ def take_from_tar(archive: Path, members: dict[str, Path]) -> None:
             source = packed.extractfile(name) if packed.getmember(name).isreg() else None
             if source is None:
                 raise ValueError(f"{name} must be a file")
-            _write(source, path)
+            with _arriving(path) as arriving, arriving.open("wb") as file:
+                shutil.copyfileobj(source, file)
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):
@@ -93,8 +90,7 @@ class _OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 def _require_safe(url: str) -> None:
     parts = urlsplit(url)  # ValueError for an invalid address
-    safe = parts.scheme in ("https", "file") or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
-    if not safe:
+    if parts.scheme not in ("https", "file") and (parts.scheme, parts.hostname) not in _LOOPBACK:
         raise ValueError("a URL must begin with https: or file:, or name this machine")
 
 
@@ -135,12 +131,13 @@ def _expecting(archive: Path) -> Iterator[None]:
         raise ValueError(f"{archive} is not the archive expected: {_shown(error)}") from error
 
 
-def _write(source: Any, path: Path) -> None:
+@contextmanager
+def _arriving(path: Path) -> Iterator[Path]:
+    """Context manager: the path of a file that becomes ``path`` at the end of the block, unless it fails."""
     arriving = path.with_name(f"arriving-{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with arriving.open("wb") as target:
-            shutil.copyfileobj(source, target)
+        yield arriving
         arriving.replace(path)
     finally:
         arriving.unlink(missing_ok=True)
