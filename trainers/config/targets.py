@@ -10,16 +10,12 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, get_args, get_type_hints
-
-import yaml
+from typing import Any, NamedTuple
 
 from compressors.core.checks import shown
 from trainers.config import installed
 from trainers.files.plain import Config
 from trainers.names import full_name, is_ours
-
-ROOT = Path(__file__).parents[2]
 
 
 class Group(NamedTuple):
@@ -89,7 +85,7 @@ def settings_of(config: Config, group: str) -> set[str]:
     target = settings.get("_target_") if isinstance(settings, dict) else None
     try:
         _check_name((group, "_target_"), target)
-        return {key for key, p in _parameters(str(target)).items() if p.default is not p.empty}
+        return {key for key, p in parameters_of(str(target)).items() if p.default is not p.empty}
     except (AttributeError, ImportError, TypeError, ValueError):
         return set()
 
@@ -105,37 +101,6 @@ def packages_of(config: Config) -> dict[str, str]:
 def modules_named(config: Config) -> set[str]:
     """The modules of all parts that a config names."""
     return {_module(value) for path, value, _ in _walk(config) if path[-1] == "_target_"}
-
-
-def require_match(settings: Config, data: str, arguments: set[str]) -> None:
-    """Raise ``ValueError`` for a model that does not take the ``arguments`` of this kind of data."""
-    model = settings["_target_"]
-    parameters = _parameters(model)
-    if not arguments <= parameters.keys():
-        fitting = ", ".join(_fitting_data(parameters))
-        remedy = f"; data must be one of {fitting}" if fitting else ""
-        own, theirs = (target.rpartition(".")[2] for target in (model, data))
-        raise ValueError(f"{own} cannot be trained on the data of {theirs}{remedy}")
-    decided = sorted(arguments & settings.keys())
-    if decided:
-        raise ValueError(f"model.{decided[0]} has no effect: the dataset sets this argument")
-
-
-def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """The choices of conf/data whose default settings provide the arguments of a model.
-
-    A dataset's class declares its arguments in the return type of ``model_arguments`` (``data.protocols``).
-    """
-    required = {name for name, p in parameters.items() if p.default is p.empty}
-    found = []
-    for path in sorted((ROOT / "conf/data").glob("*.yaml")):
-        module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
-        returned = get_type_hints(getattr(importlib.import_module(full_name(module)), name))["return"]
-        default = (*get_args(returned), returned)[0]  # the first of several kinds
-        provided = get_type_hints(get_type_hints(default.model_arguments)["return"]).keys()
-        if required <= provided <= parameters.keys():
-            found.append(path.stem)
-    return found
 
 
 def _walk(
@@ -175,19 +140,23 @@ def _module(target: object) -> str:
     return str(target).rpartition(".")[0]
 
 
-def _parameters(target: str) -> Mapping[str, inspect.Parameter]:
+def named(target: str) -> Any:
+    """What a target names. Raises whatever the import of its module raises."""
     module, _, name = target.rpartition(".")
-    return inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
+    return getattr(importlib.import_module(full_name(module)), name)
+
+
+def parameters_of(target: str) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(named(target)).parameters
 
 
 def _imported(module: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(full_name(module))
     except Exception as error:  # of any kind: an import runs the module's code
-        ours = (__file__, importlib.__file__)
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours]
-        own = [f"{Path(f.filename).name}, line {f.lineno}" for f in frames if "<frozen" not in f.filename]
-        place = f" ({own[-1]})" if own else ""
+        files = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+        own = [f for f in files if f[0] not in (__file__, importlib.__file__) and "<frozen" not in f[0]]
+        place = f" ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else ""
         what = f"{type(error).__name__}: {error}{place}"
         raise ValueError(f"{where}: {module} cannot be imported: {what}") from error
 
@@ -202,7 +171,7 @@ def _check_factory(path: tuple[str, ...], target: str, settings: Config) -> None
     makes = group.makes + (group.inside if len(path) > 1 else ())
     if makes and not any(hasattr(found, made) for made in makes):
         raise ValueError(f"{where}: {target} is not a {path[0]}: it has no {' or '.join(makes)}")
-    parameters = {key: p for key, p in _parameters(target).items() if key not in group.given}
+    parameters = {key: p for key, p in parameters_of(target).items() if key not in group.given}
     kinds = {p.kind for p in parameters.values()}
     if not _is_ours(module, group):  # only in our modules does a positional argument mark other functions
         kinds -= {inspect.Parameter.POSITIONAL_OR_KEYWORD}

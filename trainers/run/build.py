@@ -1,8 +1,12 @@
 """Construction of a training from a config."""
 
+import inspect
+from collections.abc import Mapping
 from functools import partial
+from typing import get_args, get_type_hints
 
 import torch
+import yaml
 
 from compressors.build import build_reducer
 from compressors.core.randomness import derive_seed, generator
@@ -10,8 +14,9 @@ from compressors.kernels import choice
 from data.protocols import Dataset
 from trainers.comm.agreement import first_process_first
 from trainers.comm.communicator import Communicator
+from trainers.config.installed import CONF
 from trainers.config.instantiation import make
-from trainers.config.targets import check_factories, require_match
+from trainers.config.targets import check_factories, named, parameters_of
 from trainers.files.plain import Config
 from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
@@ -52,7 +57,7 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
         dataset: Dataset = make(config["data"]).to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same initial weights in all processes
     arguments = dataset.model_arguments()
-    require_match(config["model"], config["data"]["_target_"], set(arguments))
+    _require_match(config["model"], config["data"]["_target_"], set(arguments))
     with first_process_first(communicator):  # it may leave results on disk for the others
         model = make(config["model"], **arguments).to(device)
     if settings.channels_last:
@@ -88,3 +93,33 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
     )
     require_trainable(training)
     return training
+
+
+def _require_match(settings: Config, data: str, arguments: set[str]) -> None:
+    """Raise ``ValueError`` for a model that does not take the ``arguments`` of this kind of data."""
+    model = settings["_target_"]
+    parameters = parameters_of(model)
+    if not arguments <= parameters.keys():
+        fitting = ", ".join(_fitting_data(parameters))
+        remedy = f"; data must be one of {fitting}" if fitting else ""
+        own, theirs = (target.rpartition(".")[2] for target in (model, data))
+        raise ValueError(f"{own} cannot be trained on the data of {theirs}{remedy}")
+    decided = sorted(arguments & settings.keys())
+    if decided:
+        raise ValueError(f"model.{decided[0]} has no effect: the dataset sets this argument")
+
+
+def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The choices of conf/data whose default settings provide the arguments of a model.
+
+    A dataset's class declares its arguments in the return type of ``model_arguments`` (``data.protocols``).
+    """
+    required = {name for name, p in parameters.items() if p.default is p.empty}
+    found = []
+    for path in sorted((CONF / "data").glob("*.yaml")):
+        returned = get_type_hints(named(yaml.safe_load(path.read_text())["_target_"]))["return"]
+        default = (*get_args(returned), returned)[0]  # the first of several kinds
+        provided = get_type_hints(get_type_hints(default.model_arguments)["return"]).keys()
+        if required <= provided <= parameters.keys():
+            found.append(path.stem)
+    return found
