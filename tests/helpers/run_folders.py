@@ -4,10 +4,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from trainers.files.files import summary_checksum
 
 TARGETS = {
     "none": "compressors.none.NoCompression",
@@ -68,9 +71,22 @@ def write_run(
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(yaml.safe_dump(whole, sort_keys=False))
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (path / "summary.json").write_text(json.dumps(totals, indent=2) + "\n")
+    sign(path, totals)
     (path / "environment.json").write_text(json.dumps(_environment(commit, modified), indent=2) + "\n")
     return path
+
+
+def sign(folder: Path, summary: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write ``summary``, by default the present one, with correct checksums to ``folder``; returns it."""
+    path = folder / "summary.json"
+    fields = json.loads(path.read_text()) if summary is None else summary
+    records = hashlib.blake2b((folder / "metrics.jsonl").read_bytes()).hexdigest()
+    sums = {"metrics.jsonl": records, "summary.json": "0" * 128}
+    with suppress(ValueError):  # a number that JSON does not have
+        sums["summary.json"] = summary_checksum(fields)
+    fields = {**fields, "checksums": sums}
+    path.write_text(json.dumps(fields, indent=2) + "\n")
+    return fields
 
 
 def _record(step: int) -> dict[str, Any]:

@@ -37,26 +37,22 @@ class MissingFileError(UnreadableFileError):
 
 
 def read_summary(folder: Path) -> Fields:
-    """summary.json of a run that finished or failed.
-
-    Its numbers must be finite and its checksum must be correct, if it has one; early versions wrote none.
-    """
+    """summary.json of a run that finished or failed, with finite numbers and a correct checksum."""
     path = folder / SUMMARY
     summary = parse_json(read_file(path), path)
     require_schema(Summary, summary, path)
     for name, value in _metrics(summary):
         require_metric(name, value, path)
-    if summary.get("checksums") is not None and summary["checksums"][SUMMARY] != _checksum_of(summary, path):
+    if summary["checksums"][SUMMARY] != _checksum_of(summary, path):
         raise UnreadableFileError(f"{path} was changed after it was written: its checksum is wrong")
     return summary
 
 
-def read_records(folder: Path, summary: Fields | None = None) -> bytes:
-    """The bytes of metrics.jsonl, compared with the checksum in ``summary``, if there is one."""
+def read_records(folder: Path, summary: Fields) -> bytes:
+    """The bytes of metrics.jsonl, compared with the checksum in ``summary``."""
     path = folder / RECORDS
     content = read_file(path)
-    checksums = (summary or {}).get("checksums")
-    if checksums is not None and checksums[RECORDS] != hashlib.blake2b(content).hexdigest():
+    if summary["checksums"][RECORDS] != hashlib.blake2b(content).hexdigest():
         raise UnreadableFileError(
             f"{path} was changed after it was written: it does not have the checksum in {SUMMARY}"
         )

@@ -58,9 +58,9 @@ class Checksums(Strict):
 class Summary(Open):
     __pydantic_extra__: dict[str, Quantity]
     status: Literal["finished", "failed"]
-    id: Word | None = None
-    seed: Count | None = None
-    wall_seconds: NotNegative = 0.0
+    id: Word
+    seed: Count
+    wall_seconds: NotNegative
     origin: str | None = None  # checkpoint of another run at which this run began
     origin_group: str | None = None  # ``Origin.group`` of that checkpoint
     error: str = ""
@@ -70,7 +70,7 @@ class Summary(Open):
     layers: dict[str, Layer] = {}
     data: dict[str, object] = {}
     problem: dict[str, object] = {}
-    checksums: Checksums | None = None
+    checksums: Checksums
 
 
 class Environment(Open):

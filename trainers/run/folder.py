@@ -96,12 +96,11 @@ class RunFolder:
         self.damage = ""
         try:
             summary = read_summary(self.path)
-            if (summary.get("id"), summary.get("seed")) != (self.id, self.config["seed"]):
-                raise UnreadableFileError(f"{self.path / SUMMARY} is of another run, {summary.get('id')}")
+            if (summary["id"], summary["seed"]) != (self.id, self.config["seed"]):
+                raise UnreadableFileError(f"{self.path / SUMMARY} is of another run, {summary['id']}")
             if summary["status"] != "finished":
                 return None
-            if "checksums" in summary:
-                read_records(self.path, summary)
+            read_records(self.path, summary)
         except UnreadableFileError as error:
             if isinstance(error, MissingFileError) and not (self.path / SUMMARY).exists():
                 return None
@@ -150,10 +149,8 @@ class RunFolder:
             self.lock.acquire()
         except Timeout as error:
             raise BlockingIOError(f"another process is running {self.path}") from error
-        finished = self.summary() is not None
-        if (
-            finished and self.config["resume"] != "never"
-        ):  # another process finished it after this one had looked
+        is_finished = self.summary() is not None  # by another process, after this one had looked
+        if is_finished and self.config["resume"] != "never":
             self.lock.release()
             raise FileExistsError(
                 f"another process has just finished {self.path}; the same command prints its results"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from run_folders import write_run
+from run_folders import sign, write_run
 
 from results.read.folders import compared_across, finished_runs, read_runs
 from results.read.matching import by_key, by_method, by_setting, latest, warnings
@@ -34,9 +34,16 @@ def test_a_run_with_a_number_that_no_figure_can_show_is_left_out(
     path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)])
     with (path / "metrics.jsonl").open("a") as file:
         file.write(f'{{"step": 3, "train/loss": {number}}}\n')
+    sign(path)
     assert [run.seed for run in read_runs([tmp_path])] == [1]
     said = "metrics.jsonl: train/loss is not finite in every record"
     assert capsys.readouterr().err == f"left out {path}: {said}\n"
+
+
+def test_a_failed_run_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = write_run(tmp_path, summary={"status": "failed", "error": "no file"})
+    assert read_runs([tmp_path]) == []
+    assert capsys.readouterr().err == f"left out {path}: its status is 'failed', no file\n"
 
 
 def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> None:
@@ -52,7 +59,6 @@ def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> Non
         ("summary.json", None, "it has no summary; the run is still going or was interrupted"),
         ("summary.json", '{"status": "fini', "summary.json is not JSON"),
         ("summary.json", "3", "summary.json: its content should be a valid dictionary"),
-        ("summary.json", '{"status": "failed", "error": "no file"}', "its status is 'failed', no file"),
         ("config.yaml", None, "config.yaml is missing"),
         ("config.yaml", "seed: [", "while parsing"),
         ("config.yaml", "just words", "config.yaml: its content should be"),
