@@ -79,6 +79,7 @@ ONLY_IN = {
         "trainers/comm/transfers.py",
         "trainers/launch/process_group.py",
         "trainers/hooks/ddp.py",
+        "trainers/hooks/state.py",
         "trainers/hooks/fsdp.py",
         "trainers/hooks/group.py",
     },

@@ -235,7 +235,7 @@ def test_a_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     python = venv / "bin" / "python"
     assert do(python, "-c", SHADOWED).splitlines()[1:] == ["a user"]
     said = do(python, "-c", SCRIPT).splitlines()[-1]
-    assert said == f"total_error._lab.trainers.hooks.ddp {4 * (160 + 4)} Contract"
+    assert said == f"total_error._lab.trainers.hooks.state {4 * (160 + 4)} Contract"
     numbers = []
     commands = ((own, (venv / "bin/total-error",)), (ROOT, (sys.executable, "run.py")))
     for number, (folder, command) in enumerate(commands):

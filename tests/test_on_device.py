@@ -197,7 +197,7 @@ def test_the_hook_on_the_device(tmp_path: Path) -> None:
     results = run_in_processes(with_hook, 2, str(tmp_path), HOOK_STEPS)
     for result in results:
         assert torch.equal(result["weights"], expected)
-        in_hook = [Wait(*own) for own in result["waits"] if "trainers/hooks/ddp.py:reduce" in own[2]]
+        in_hook = [Wait(*own) for own in result["waits"] if "trainers/hooks/state.py:reduce" in own[2]]
         assert {part_of(wait) for wait in in_hook} == {"reduction", "trial"}  # the first step tries kernels
         others = len(result["waits"]) - len(in_hook)
         assert "comm/break_even_bits_per_second" in result["summary"]

@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor
 
 from compressors.api import Reducer
 from trainers.comm.communicator import Communicator
-from trainers.hooks.ddp import CompressionState
+from trainers.hooks.state import CompressionState
 
 # Modules with a hook, which a second one would replace
 _compressed: weakref.WeakSet[FSDPModule] = weakref.WeakSet()

@@ -20,7 +20,7 @@ Tensors = dict[str, Tensor]
 
 
 class HookState(Protocol):
-    """The parts of ``ddp.CompressionState`` that are saved, or that a saved state must fit."""
+    """The parts of ``CompressionState`` that are saved, or that a saved state must fit."""
 
     step: int
     skipped: int

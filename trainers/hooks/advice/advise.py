@@ -6,7 +6,7 @@ from typing import NamedTuple
 from compressors.core.checks import is_count, is_real, require
 from trainers.hooks.advice.costs import Settings, measure_costs
 from trainers.hooks.advice.gloo import gloo_bits_per_second
-from trainers.hooks.ddp import CompressionState
+from trainers.hooks.state import CompressionState
 from trainers.network_model.rates import bits_per_second
 from trainers.network_model.step_times import Network, Prediction, Verdict, judge, predict, table
 

@@ -1,0 +1,307 @@
+"""State of gradient compression in a script: residuals, the step number, the ledger."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
+from compressors.build import plan_of
+from trainers.checkpoint.form import first_form
+from trainers.comm.communicator import Communicator
+from trainers.hooks import saved_state
+from trainers.hooks.buckets import BucketQueue, reduced_parameters
+from trainers.hooks.group import Lane, lane_beside, together
+from trainers.hooks.preparation import Preparation, Scaler
+from trainers.hooks.script_log import Target, Updates, look, require_target, write
+from trainers.hooks.script_times import ScriptTimes
+from trainers.network_model.step_costs import StepCosts
+from trainers.step.layout import Layout
+from trainers.step.ledger import Ledger
+
+_OF_DEVICE = ("layout", "names", "lane", "communicator", "ledger", "times", "costs", "queue")
+_LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
+
+
+class CompressionState:
+    """State between buckets and steps, for one worker per process and one segment per parameter.
+
+    A reducer in units of the step (``scale="step"``) and ACCORDION need ``learning_rate``: set the attribute
+    again before each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer
+    depends on epochs (density schedules, ACCORDION). ``inspect`` is called with every bucket's result,
+    before the mean replaces the gradient.
+
+    With ``scaler``, the script's ``torch.amp.GradScaler``, gradients are divided by its scale before they are
+    compressed, and means multiplied by it. If a gradient of any worker is not finite, the step is not
+    compressed, and the scalers of all workers skip it. ``clip_norm`` is the largest L2 norm of a worker's
+    gradient, which is clipped before compression. With either of them compression begins when the backward
+    pass has ended.
+
+    With ``find_unused_parameters`` or ``static_graph``, DDP does not set the gradient of a parameter that no
+    worker used in a step; the hook then sets it. ``finds_unused=False`` omits this, for a model whose
+    parameters are all used in every step.
+
+    The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
+    may be started later than the state is made, but before the first backward pass. Raises ``ValueError`` for
+    a codec, a method that does not suit its feedback, a missing rate, an object that is not a scaler, and a
+    norm that is not > 0.
+    """
+
+    def __init__(
+        self,
+        reducer: Reducer | Codec,
+        module: nn.Module,
+        *,
+        seed: int = 0,
+        learning_rate: float | None = None,
+        communicator: Communicator | None = None,
+        process_group: dist.ProcessGroup | None = None,
+        inspect: Callable[[Reduced], None] | None = None,
+        scaler: Scaler | None = None,
+        clip_norm: float | None = None,
+        finds_unused: bool = True,
+    ) -> None:
+        if isinstance(reducer, Codec):
+            name = type(reducer).__name__
+            raise ValueError(
+                f"CompressionState.reducer must be a reducer, got the method {name}: "
+                f"wrap it by compressors.build.build_reducer({name}(...), D), D being the model's parameters"
+            )
+        if reducer.uses_learning_rate and learning_rate is None:
+            raise ValueError(
+                "CompressionState.learning_rate must be given with ACCORDION and with feedback in units of "
+                "the step (scale='step'), and set before each backward pass in which it has changed"
+            )
+        rates = (1.0,) * 10_000  # of so many epochs: the script alone knows its rates and its length
+        reducer.check(
+            plan_of(reducer, scope="layer", optimizer="SGD", momentum=0.0, rates=rates, lowest_rate=1.0)
+        )
+        self.reducer = reducer
+        self.seed = seed
+        self.step = 0
+        self.skipped = 0  # steps skipped because a gradient was not finite
+        self.learning_rate = 1.0 if learning_rate is None else learning_rate
+        self.epoch = 0.0
+        self.inspect = inspect
+        self.clip_norm = clip_norm
+        self.finds_unused = finds_unused
+        self.has_scaler = scaler is not None
+        self.preparation = Preparation(scaler, clip_norm)
+        self.parameters = reduced_parameters(module)
+        self.density: float | None = None  # that was asked for; if far more is sent, a line says so
+        self.state: State = self._initial()
+        self.process_group = process_group
+        if communicator is not None:
+            self.communicator, self.lane = communicator, None
+        self.updates = Updates()
+        self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
+        self._everyones: Callable[[], Tensor] | None = None  # the ledger's columns after the last step
+
+    def attach(
+        self,
+        module: nn.Module,
+        *,
+        scaler: Scaler | None = None,
+        process_group: dist.ProcessGroup | None = None,
+    ) -> None:
+        """Use ``module`` after unpickling: a pickle has neither the model, the scaler nor the process group.
+
+        Raises ``ValueError`` for a module with other parameters, for a missing scaler, and for a scaler that
+        the original state did not have.
+        """
+        found = reduced_parameters(module)
+        known = {name: _described(p) for name, p in found.items() if p.requires_grad}
+        for name in self._described | known:
+            was, now = (each.get(name, "none") for each in (self._described, known))
+            if was != now:
+                raise ValueError(f"attach(module): {name} must be {was}, as in the state, got {now}")
+        if (scaler is not None) != self.has_scaler:
+            rule = "be given" if self.has_scaler else "not be given"
+            raise ValueError(f"attach(scaler) must {rule}, as to the state when it was made")
+        self.preparation = Preparation(scaler, self.clip_norm)
+        self.process_group = process_group
+        self.parameters = found
+
+    # Objects of this process are created when they are first needed, and are not pickled.
+
+    queue: BucketQueue | None = None  # made by ``ddp.compression_hook``
+
+    @cached_property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        raise RuntimeError("this CompressionState was unpickled: call attach(module) first")
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        raise RuntimeError("this CompressionState was unpickled: call attach(module) first")
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.parameters, "layer", several_dtypes=True)
+
+    @cached_property
+    def names(self) -> dict[Tensor, str]:
+        return {parameter: name for name, parameter in self.layout.parameters.items()}
+
+    @cached_property
+    def lane(self) -> Lane | None:
+        return lane_beside(self.process_group) if self.layout.device.type == "cpu" else None
+
+    @cached_property
+    def communicator(self) -> Communicator:
+        group = self.process_group if self.lane is None else self.lane.group
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        return Communicator(size, rank=rank, world_size=size, device=self.layout.device, group=group)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        self.communicator.declare_kinds(self.reducer.kinds)
+        ledger = Ledger(self.layout, self.communicator, self.reducer)
+        for name, total in ledger.totals().items() if self._kept else ():
+            total.copy_(self._kept[name])
+        ledger.steps = int(self._kept.get("steps", 0))
+        return ledger
+
+    @cached_property
+    def times(self) -> ScriptTimes:
+        return ScriptTimes(self.communicator.clock, self.layout.device)
+
+    @cached_property
+    def costs(self) -> StepCosts:
+        # DDP copies gradients into its buckets with and without a hook; without, it divides in the same pass.
+        return StepCosts(self.reducer, self.layout, self.communicator, lambda layout: 0.0)
+
+    def _initial(self) -> State:
+        self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
+        rows = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
+        state = self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
+        first_form(self.reducer, state, 1)  # refuses what state_dict could not contain
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the model, the scaler and the objects of this process."""
+        kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
+        if "ledger" in vars(self):
+            kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
+        return kept | {"_everyones": None, "updates": Updates()}
+
+    def __repr__(self) -> str:
+        so_far = f"step {self.step}" + (f", {self.skipped} skipped" if self.skipped else "")
+        return f"{type(self).__name__}({self.reducer!r}, {len(self._described)} parameters, {so_far})"
+
+    def state_dict(self) -> saved_state.Tensors:
+        """A copy of everything that a training needs to go on, tensors by name.
+
+        The names of this worker's tensors begin with worker/RANK; all others are equal on all workers. The
+        files of all workers together, or a distributed checkpoint, hold the whole state.
+        """
+        return saved_state.save(self)
+
+    def empty_state_dict(self, num_workers: int) -> saved_state.Tensors:
+        """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
+        return saved_state.empty(self, num_workers)
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Continue from ``saved``, bit-identical with the same number of workers.
+
+        With another number, a new worker gets the mean of the residuals of the old workers that overlap its
+        part (``checkpoint/shares.py``), whose tensors ``saved`` must have: the mean of all is unchanged.
+        Parameters that were frozen when it was saved begin without a residual; then, and if parameters were
+        frozen since, the sums of ``metrics`` begin anew. Raises ``ValueError`` for a state that does not fit.
+        """
+        saved_state.load(self, saved)
+        self._everyones = None
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the last step and of all steps, means over workers, with their names in run folders.
+
+        A process may call it alone: the workers exchange these numbers in every step. Before the first step,
+        and between ``load_state_dict`` and the next one, only the numbers of steps are known.
+        """
+        found = {} if self._everyones is None else self.ledger.metrics_of(self._everyones())
+        counts = {"step": self.step, "train/steps_skipped": self.skipped}
+        return counts | found | self.times.metrics()
+
+    def summary(self) -> dict[str, float]:
+        """The sums so far, the rounds of a step, and the bandwidth below which compression saves time.
+
+        The bandwidth follows from the times of this script, on a GPU by CUDA events. Both are absent for a
+        single worker and for a lossless method, and on a GPU in the first steps. All processes call it
+        together, between steps. After a backward pass that failed it has the sums of the last step, without a
+        bandwidth, and does not communicate.
+        """
+        failed = self.queue is not None and self.queue.is_open
+        with together("state.summary()"):
+            found = self.metrics() | ({} if failed else self.ledger.metrics())
+            costs = {} if failed else self.costs.summary()
+        kept = ("_total", "total_error", "density_mean", "compression_ratio", "bits_per_parameter")
+        sums = {name: value for name, value in found.items() if name.endswith((*kept, "step", "skipped"))}
+        return sums | costs
+
+    def log(self, target: Target, **more: float) -> dict[str, float]:
+        """Write ``metrics()`` and ``more`` to a W&B run or a TensorBoard writer, if given; returns them."""
+        require_target(target)
+        found = self.metrics() | more
+        write(target, found, self.step)
+        return found
+
+    def connect(self) -> Communicator:
+        """The communicator, whose process group all processes make together, else ``RuntimeError``."""
+        return self.communicator
+
+    def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
+        """Replace gradients, views of one bucket by parameter name, by their reduced means."""
+        self.times.begin()
+        if self.times.num_buckets == 1:
+            self.ledger.clear_step()  # this step may lack segments; created now, it declares kinds of bytes
+        if gradients:
+            self._reduce(gradients)
+        self.times.end()
+        if last:
+            self.close_step()
+
+    def _reduce(self, gradients: dict[str, Tensor]) -> None:
+        # In the order of indices, whatever that of the memory: residuals and matrices have the same meaning.
+        segments = [self.layout.segment_of(name, g.reshape(1, -1)) for name, g in gradients.items()]
+        step = Step(self.seed, self.step, self.learning_rate, self.epoch)
+        reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
+        self.ledger.record(reduced)
+        if self.inspect is not None:
+            self.inspect(reduced)
+        for name, gradient in gradients.items():
+            mean = reduced.mean[name]
+            if mean.data_ptr() != gradient.data_ptr():  # otherwise it is already there
+                gradient.copy_(mean.view_as(gradient))
+
+    def skip_step(self) -> None:
+        """Count a step that is not compressed, because a gradient is not finite."""
+        self.skipped += 1
+        self.ledger.clear_step()
+        self._everyones = self.communicator.collect_later(self.ledger.columns())
+
+    def close_step(self) -> None:
+        """Count a step after its gradients were reduced."""
+        self.times.close_step()
+        self.ledger.close_step()
+        look(self.ledger, self.density, checks_finite=not self.preparation.needs_whole_gradient)
+        self._everyones = self.communicator.collect_later(self.ledger.columns())
+        self.costs.add(self.times, self.ledger)
+        self.step += 1
+
+    def move_to(self, device: torch.device) -> None:
+        """Move the state to the ``device`` to which the model was moved, if it is another one."""
+        if device == self.layout.device:
+            return
+        has_begun = self.step > 0 or self.skipped > 0
+        saved = self.state_dict() if has_begun else {}
+        for name in _OF_DEVICE:
+            vars(self).pop(name, None)
+        self.state = self._initial()
+        if has_begun:
+            self.load_state_dict(saved)
+
+
+def _described(parameter: Tensor) -> str:
+    return f"{parameter.dtype} {list(parameter.shape)}"
