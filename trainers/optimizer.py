@@ -136,7 +136,9 @@ def sgd(
     Raises ``ValueError`` for settings that torch refuses, and for ``lr=None`` with a model without step size.
     """
     if lr is None:
-        lr = _own_rate(model)
+        if not isinstance(model, HasStepSize):
+            raise ValueError("optimizer.lr must be > 0: this model has no step size of its own, got None")
+        lr = model.step_size
     _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
     require(momentum < 1, "optimizer.momentum", "in [0, 1)", momentum)
     is_form = isinstance(nesterov, bool) or nesterov == "release"
@@ -161,12 +163,6 @@ def sgd(
     return _SGD(
         _with_fused(groups, on_cpu), lr=lr, momentum=momentum, nesterov=bool(nesterov), foreach=foreach
     )
-
-
-def _own_rate(model: nn.Module) -> float:
-    if not isinstance(model, HasStepSize):
-        raise ValueError("optimizer.lr must be > 0: this model has no step size of its own, got None")
-    return model.step_size
 
 
 def _with_fused(groups: list[Group], on_cpu: bool) -> list[Group]:

@@ -1,4 +1,4 @@
-"""Facts of a training in a checkpoint, in addition to its tensors; ``schemas.py`` has their bounds."""
+"""Facts of a training in a checkpoint, in addition to its tensors."""
 
 from typing import NotRequired, TypedDict
 

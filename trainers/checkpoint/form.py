@@ -3,7 +3,7 @@
 from compressors.api import Reducer, State
 from compressors.core.checks import MethodError
 from compressors.core.compress import Compress
-from trainers.checkpoint.tree import walk
+from trainers.checkpoint.tree import described, walk
 
 Form = dict[str, str]  # dtype and shape of every tensor, by name
 
@@ -14,8 +14,9 @@ def form_of(reducer: Reducer, state: State) -> Form:
         per_worker, shared = (list(walk(state, "state", shared=alike)) for alike in (False, True))
     except TypeError as error:
         raise MethodError(f"the state of {_named(reducer)} cannot be saved: {error}") from None
-    described = {name: f"{str(t.dtype)[6:]} {list(t.shape)}" for name, t in [*per_worker, *shared]}
-    return described | {name: f"Shared {described[name]}" for name, _ in shared}
+    return {name: described(tensor) for name, tensor in per_worker} | {
+        name: f"Shared {described(tensor)}" for name, tensor in shared
+    }
 
 
 def first_form(reducer: Reducer, state: State, num_workers: int) -> Form:

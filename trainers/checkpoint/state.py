@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from trainers.average import RunningAverage
 from trainers.checkpoint.facts import Facts, SearchFacts
 from trainers.checkpoint.form import first_form, require_form
-from trainers.checkpoint.tree import Skeleton, put_together, take_apart, walk
+from trainers.checkpoint.tree import Skeleton, described, put_together, take_apart, walk
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
 from trainers.files.files import printable
@@ -77,7 +77,7 @@ class TrainingState:
     skipped_in_a_row: int = 0  # skipped steps since the last normal step
     last: Record = field(default_factory=dict)  # the newest value of every metric
     best: Record = field(default_factory=dict)
-    search: SearchFacts = field(default_factory=SearchFacts)  # set by ``search.AutoLRSController``
+    search: SearchFacts = field(default_factory=SearchFacts)  # set by ``AutoLRSController``
 
     def __post_init__(self) -> None:
         workers = len(self.communicator.local_workers)
@@ -210,13 +210,9 @@ _REMEDIES = {  # by the first part of a tensor's name
 def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
     """Raise ``CheckpointMismatch`` unless names, types and shapes match; ``place`` is ``saved``'s path."""
     for name in sorted(live.keys() | saved.keys()):
-        here, there = (_describe(tensors.get(name)) for tensors in (live, saved))
+        here, there = (described(t[name]) if name in t else "absent" for t in (live, saved))
         if here != there:
             raise CheckpointMismatch(
                 f"{place} does not fit this run: {name} is {there} in the checkpoint and {here} in this run"
                 + _REMEDIES.get(name.partition("/")[0], "")
             )
-
-
-def _describe(tensor: Tensor | None) -> str:
-    return "absent" if tensor is None else f"{str(tensor.dtype)[6:]} {list(tensor.shape)}"

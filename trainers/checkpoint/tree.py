@@ -13,6 +13,11 @@ Leaf = TypeVar("Leaf")
 _PLAIN = (bool, int, float, str, type(None))
 
 
+def described(tensor: Tensor) -> str:
+    """Dtype and shape, such as float32 [2, 3]."""
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
 def take_apart(tree: object, prefix: str, out: dict[str, Tensor]) -> Skeleton:
     """Put the tensors of ``tree`` into ``out``, with names that begin with ``prefix``; returns the skeleton.
 

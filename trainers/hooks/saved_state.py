@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from compressors.api import Reducer, State, Wrapper
 from trainers.checkpoint.shares import blend, shares
-from trainers.checkpoint.tree import walk
+from trainers.checkpoint.tree import described, walk
 from trainers.comm.communicator import Communicator
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
@@ -170,12 +170,8 @@ def _per_worker(state: HookState) -> Iterator[tuple[str, Tensor]]:
 
 def _like(live: Tensor, saved: Mapping[str, Tensor], name: str) -> Tensor:
     found = saved.get(name)
-    here = _described(live)
-    if found is None or _described(found) != here:
-        got = "none" if found is None else _described(found)
+    here = described(live)
+    if found is None or described(found) != here:
+        got = "none" if found is None else described(found)
         raise ValueError(f"the state of compression must have {name} of {here}, got {got}")
     return found
-
-
-def _described(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
 from compressors.build import plan_of
 from trainers.checkpoint.form import first_form
+from trainers.checkpoint.tree import described
 from trainers.comm.communicator import Communicator
 from trainers.hooks import saved_state
 from trainers.hooks.buckets import BucketQueue, reduced_parameters
@@ -113,7 +114,7 @@ class CompressionState:
         the original state did not have.
         """
         found = reduced_parameters(module)
-        known = {name: _described(p) for name, p in found.items() if p.requires_grad}
+        known = {name: described(p) for name, p in found.items() if p.requires_grad}
         for name in self._described | known:
             was, now = (each.get(name, "none") for each in (self._described, known))
             if was != now:
@@ -174,7 +175,7 @@ class CompressionState:
         return StepCosts(self.reducer, self.layout, self.communicator, lambda layout: 0.0)
 
     def _initial(self) -> State:
-        self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
+        self._described = {name: described(p) for name, p in self.layout.parameters.items()}
         rows = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
         state = self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
         first_form(self.reducer, state, 1)  # refuses what state_dict could not contain
@@ -301,7 +302,3 @@ class CompressionState:
         self.state = self._initial()
         if has_begun:
             self.load_state_dict(saved)
-
-
-def _described(parameter: Tensor) -> str:
-    return f"{parameter.dtype} {list(parameter.shape)}"

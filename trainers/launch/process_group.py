@@ -53,8 +53,9 @@ def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Ite
 
 def _join(device: torch.device, process: int, processes: int, timeout: timedelta) -> None:
     if int(os.environ.get("LOCAL_WORLD_SIZE", 0)) == processes:
+        loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
         for library in ("GLOO", "NCCL"):  # all processes are on this machine: no other one needs access
-            os.environ[f"{library}_SOCKET_IFNAME"] = _loopback()
+            os.environ[f"{library}_SOCKET_IFNAME"] = loopback
     try:
         store = _rendezvous_store(processes, timeout)
         store.set_timeout(timeout)
@@ -73,10 +74,6 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
             raise PeerLostError(timeout.total_seconds()) from error
         reason = str(error).splitlines()[0].rpartition(". ")[2]  # without gloo's source file and condition
         raise ConnectionError(f"the {processes} processes cannot be connected: {reason}") from error
-
-
-def _loopback() -> str:
-    return next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
 
 
 def _rendezvous_store(processes: int, timeout: timedelta) -> dist.Store:
