@@ -29,10 +29,8 @@ from trainers.config.installed import CONF, FOR_AGENTS, PACKAGES, PackagesPath
 from trainers.identity.identity import flatten
 from trainers.names import full_name
 
-_OWN_CALLBACK = (
-    "hydra.callbacks.jobs._target_",
-    "trainers.config.searches.StartOfSweep",
-)  # of conf/config.yaml
+# Of conf/config.yaml
+_OWN_CALLBACK = ("hydra.callbacks.jobs._target_", "trainers.config.searches.StartOfSweep")
 _HARMLESS = re.compile(  # texts, folders and what a sweep crosses
     r"hydra\.(output_subdir|(help|hydra_help|run|sweep)\..*|sweeper\.params\.(?!\W*hydra\b|.*_target_).*)",
     re.DOTALL,
