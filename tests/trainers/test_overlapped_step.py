@@ -171,5 +171,6 @@ def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
         reducer=build_reducer(METHODS[case["method"]], 100, ErrorFeedback),
         diagnostics=SimpleNamespace(names=case["diagnostics"]),
         is_analytic=False,
+        local=None,
     )
     assert Training.overlaps.fget(trainer) is expected
