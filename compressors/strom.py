@@ -50,7 +50,7 @@ class Strom(Codec):
     traits = Traits(ragged=True, exact=False)
     knob = THRESHOLD
     examples = ({"threshold": 1.0},)
-    waits = ("S W + G", "S W + G", "")
+    waits = ("1", "S W + G", "")
 
     def __post_init__(self) -> None:
         if self.threshold is None:

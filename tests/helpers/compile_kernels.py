@@ -26,6 +26,7 @@ from compressors.kernels.gpu import packing as packing
 from compressors.kernels.gpu import quantising as quantising
 from compressors.kernels.gpu import reading as reading
 from compressors.kernels.gpu import searching as searching
+from compressors.kernels.gpu import signing as signing
 from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu import surveying as surveying
 from compressors.kernels.gpu.table import TILE
@@ -104,6 +105,7 @@ def launches(bits: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield "survey, all", surveying.survey, {"ALL": True}
     yield "count_large", searching.count_large, {}
     yield "list_large", searching.list_large, {}
+    yield "pack_signs", signing.pack_signs, {}
 
 
 def quantisers() -> Iterator[tuple[str, Any, dict[str, Any]]]:

@@ -12,20 +12,24 @@ from torch import Tensor
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse, divide
-from compressors.core.rules import AtLeast, Drawn, Largest, Rounding
+from compressors.core.rules import AtLeast, Drawn, Largest, Rounding, SignsAtLeast
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import reading as reading
 from compressors.kernels.gpu import rounding as rounding
+from compressors.kernels.gpu import signing as signing
 from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu import trial as trial
 from compressors.kernels.gpu.table import TILE, DeviceTable, upload
 from compressors.kernels.gpu.taking import (
     DTYPES,
+    KEYS,
     Taken,
     add_up,
+    begins_of,
     mark,
+    numbers_sent,
     take_drawn,
     take_largest,
     take_marked,
@@ -70,6 +74,8 @@ class GpuKernels(Backend):
     ) -> list[Compressed]:
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
+        if rules is not None and isinstance(rules[0], SignsAtLeast):
+            return self._signs(codecs, inputs, steps, rules)
         if rules is None or not isinstance(rules[0], RULES):
             found = self._rounded(codecs, inputs, steps, workers)
             return super().compress(codecs, inputs, step, workers) if found is None else found
@@ -89,6 +95,32 @@ class GpuKernels(Backend):
             require_own(codec, payload)
             found.append(Compressed(counts, error, norm, [payload], codec, own))
         return found
+
+    def _signs(
+        self, codecs: Sequence[Codec], inputs: list[Input], steps: list[Step], rules: Sequence[SignsAtLeast]
+    ) -> list[Compressed]:
+        """Compress to signs of large entries, one joined payload for each segment."""
+        dtype = inputs[0].rows.dtype
+        with torch.cuda.device_of(inputs[0].rows):
+            table = self._tables.of(inputs)
+            of_rows = table.host.per_row([rule.threshold for rule in rules], DTYPES[dtype])
+            thresholds = upload(of_rows, table.device)
+            keys = thresholds.view(KEYS[dtype])  # the bits of positive numbers
+            mark(table, _factor(table, inputs), keys, blocks.AT_LEAST)
+            begins, totals = begins_of(table), add_up(table.sums_of_all, table.adding)
+            sent = numbers_sent(table, begins)  # the host waits
+            sizes = [int(of_segment.sum()) for of_segment in sent]
+            words = torch.empty(sum(sizes), dtype=torch.int32, device=table.device)
+            found = (table.pieces, thresholds, keys, table.counts, begins, words)
+            signing.pack_signs[(len(table.counts),)](*found)
+            norms = table.host.per_segment(totals)
+        errors = self.squared_norms([given.segment._replace(rows=given.rows) for given in inputs])
+        return [
+            Compressed(counts, error, norm, [rule.payload(own)], codec, step)
+            for codec, step, rule, own, counts, error, norm in zip(
+                codecs, steps, rules, words.split(sizes), sent, errors, norms, strict=True
+            )
+        ]
 
     def _rounded(
         self, codecs: Sequence[Codec], inputs: list[Input], steps: list[Step], workers: range

@@ -20,7 +20,7 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
-_KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
+KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
 # A product and a sum round twice, as on the CPU.
 NO_FUSED_MULTIPLY_ADD = {"enable_fp_fusion": False}
 # For kernels with a whole piece, or a whole sample, in registers
@@ -51,13 +51,13 @@ def take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) ->
     thresholds = [r.threshold for r in rules]
 
     def keys_of() -> Tensor:
-        return upload(np.abs(table.host.per_row(thresholds, dtype)), table.device).view(_KEYS[factor.dtype])
+        return upload(np.abs(table.host.per_row(thresholds, dtype)), table.device).view(KEYS[factor.dtype])
 
     keys = table.kept("keys", (thresholds, dtype), keys_of)
     mark(table, factor, keys, blocks.AT_LEAST)
-    begins = _begins(table)
+    begins = begins_of(table)
     totals = _totals(table)  # before the host waits for the counts
-    sent = _counted(table, begins)
+    sent = numbers_sent(table, begins)
     sizes = [int(of_segment.sum()) for of_segment in sent]
     values, indices = _pack(table, factor, keys, begins, sum(sizes))
     return values.split(sizes), indices.split(sizes), sent, totals
@@ -87,7 +87,7 @@ def take_largest(
     ``room`` is the number of candidates for which there is memory; by default one that is seldom exceeded.
     The host waits only for the counts of several layers.
     """
-    numbers, kind = [r.number for r in rules], _KEYS[factor.dtype]
+    numbers, kind = [r.number for r in rules], KEYS[factor.dtype]
     search = table.kept("search", (numbers, kind, SAMPLE), lambda: _search(table, numbers, kind))
     rows, own = table.num_rows, (search.keys, search.left, search.histograms)
     rounds = len(search.histograms)
@@ -96,7 +96,7 @@ def take_largest(
     given = (table.rows, table.row_sizes, search.ranks, search.wanted, factor, search.guesses)
     largest.guess[(rows,)](*given, *own, rows, ROUNDS=rounds, **options)
     mark(table, factor, search.guesses, blocks.AT_LEAST)
-    begins = _begins(table)
+    begins = begins_of(table)
     candidates = torch.empty(capacity, dtype=kind, device=table.device)
     entries = (table.pieces, factor, search.guesses, table.masks, table.counts)
     largest.gather[(len(table.counts),)](*entries, begins, candidates, capacity)
@@ -117,7 +117,7 @@ def take_largest(
     largest.share_ties[(rows,)](*shared, TILE=4 * TILE, **SIXTEEN_WARPS)
     values, indices = _pack(table, factor, keys, begins, sum(search.sizes), (above, equal))
     totals = _totals(table)  # after the sums of blocks with unsent candidates are known
-    sent = _counted(table, begins, len(values)) if search.sent is None else search.sent
+    sent = numbers_sent(table, begins, len(values)) if search.sent is None else search.sent
     return values.split(search.sizes), indices.split(search.sizes), sent, totals
 
 
@@ -165,14 +165,14 @@ def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
     return ranks, int(reached.sum())
 
 
-def _begins(table: DeviceTable) -> Tensor:
+def begins_of(table: DeviceTable) -> Tensor:
     """The places of each piece's first marked entry, and the number of all, [P + 1] int64."""
     begins = torch.empty(len(table.counts) + 1, dtype=torch.int64, device=table.device)
     sums.add_counts[(1,)](table.counts, begins, len(table.counts), TILE=4 * TILE, **SIXTEEN_WARPS)
     return begins
 
 
-def _counted(table: DeviceTable, begins: Tensor, number: int | None = None) -> list[np.ndarray]:
+def numbers_sent(table: DeviceTable, begins: Tensor, number: int | None = None) -> list[np.ndarray]:
     """Elements sent by segment [W, L], from the places of the pieces; the host waits.
 
     ``number`` is that of all of them, if it is not the last of ``begins``.

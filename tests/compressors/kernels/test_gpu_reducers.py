@@ -11,6 +11,7 @@ from methods import Case, cases, is_exact, segment
 
 from compressors.api import Codec, Step, inputs_of
 from compressors.build import build_reducer
+from compressors.core.rules import SignsAtLeast
 from compressors.feedback import ErrorFeedback
 from compressors.kernels import choice
 from trainers.comm.communicator import Communicator
@@ -32,13 +33,15 @@ def has_a_rule(case: Case) -> bool:
         return False
     known = codec.for_model(301)
     if not is_exact(codec):
-        return known.rounding(300, Step(0, 0)) is not None
+        return known.rounding(300, Step(0, 0)) is not None or isinstance(
+            known.rule(300, Step(0, 0), range(1)), SignsAtLeast
+        )
     return type(known).choose is not Codec.choose or isinstance(known.rule(300, Step(0, 0), range(1)), RULES)
 
 
 CASES = [case for case in cases() if has_a_rule(case)]
 # One method for each rule of the kernels, a quantiser, and methods that choose codecs from the inputs
-QUICK = ("accordion", "hard_threshold", "qsgd", "random_block", "random_k", "redsync", "top_k")
+QUICK = ("accordion", "hard_threshold", "qsgd", "random_block", "random_k", "redsync", "strom", "top_k")
 FIRST = {case.source: case for case in reversed(CASES) if case.name in QUICK}.values()
 
 
