@@ -1,12 +1,13 @@
 """The slowest test files, the slowest first; they run before all others.
 
-The first file compiles most kernels for the CPU. The next three files do not need these kernels, because a
+The first file compiles most kernels for the CPU. The next four files do not need these kernels, because a
 process that needs a kernel waits while another process compiles it.
 """
 
 LONGEST = (
     "compressors/kernels/test_kernels.py",
     "compressors/kernels/test_gpu_kernels.py",
+    "compressors/kernels/test_machine_code.py",
     "test_conf.py",
     "models/test_image_models.py",
     "trainers/test_layouts.py",
