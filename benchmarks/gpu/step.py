@@ -7,7 +7,7 @@ random tensors on the device.
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -198,22 +198,21 @@ def measure(options: Options, record: Record) -> None:
         plain = statistics.median(taken[2:])
         record("steps", method="torch's own loop", workers=workers, step_ms=plain)
         del step
-        for scope in ("layer", "global"):
-            for method in METHODS:
-                _forget(options)
-                training = Training(options, Setting(method, scope, workers))
-                found = training.measured(options, seconds)
-                spent = found["reduce_ms"] + found["ledger_ms"]
-                record(
-                    "steps",
-                    method=method,
-                    scope=scope,
-                    workers=workers,
-                    **found,
-                    share_of_step=spent / found["step_ms"],
-                    times_torchs_loop=found["step_ms"] / plain,
-                )
-                del training
+        for row, training in _trainings(options, workers):
+            found = training.measured(options, seconds)
+            spent = found["reduce_ms"] + found["ledger_ms"]
+            share = {"share_of_step": spent / found["step_ms"], "times_torchs_loop": found["step_ms"] / plain}
+            record("steps", **row, **found, **share)
+            del training
+
+
+def _trainings(options: Options, workers: int) -> Iterator[tuple[dict[str, object], Training]]:
+    """Every method in both scopes, with the row's name; one training is freed before the next one begins."""
+    for scope in ("layer", "global"):
+        for method in METHODS:
+            _forget(options)
+            row = {"method": method, "scope": scope, "workers": workers}
+            yield row, Training(options, Setting(method, scope, workers))
 
 
 def measure_memory(options: Options, record: Record) -> None:
@@ -225,22 +224,13 @@ def measure_memory(options: Options, record: Record) -> None:
         step()
         record("memory", method="torch's own loop", workers=workers, peak_mib=_mib(step, options))
         del step
-        for scope in ("layer", "global"):
-            for method in METHODS:
-                _forget(options)
-                training = Training(options, Setting(method, scope, workers))
-                training()
-                kept = 4 * training.num_parameters * workers / 2**20
-                record(
-                    "memory",
-                    method=method,
-                    scope=scope,
-                    workers=workers,
-                    peak_mib=_mib(training, options),
-                    gradients_mib=kept,
-                    residuals_mib=kept if training.step.reducer.keeps_residual else 0.0,
-                )
-                del training
+        for row, training in _trainings(options, workers):
+            training()
+            kept = 4 * training.num_parameters * workers / 2**20
+            residuals = kept if training.step.reducer.keeps_residual else 0.0
+            peak = _mib(training, options)
+            record("memory", **row, peak_mib=peak, gradients_mib=kept, residuals_mib=residuals)
+            del training
 
 
 def _mib(step: Callable[[], None], options: Options) -> float:
