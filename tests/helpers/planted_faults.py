@@ -1,4 +1,4 @@
-"""Faults on a GPU, each in a function of one line; the pretended device must detect all of them."""
+"""Faults on a GPU, each in one line; the pretended device must detect all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,65 +14,24 @@ from compressors.api import Step
 from compressors.core.payloads import Sparse
 from compressors.top_k import TopK
 
-
-def mix(x: Tensor) -> object:
-    return x + torch.ones(2, 3)
-
-
-def join(x: Tensor) -> object:
-    return torch.cat([x, torch.ones(1, 3)])
-
-
-def select(x: Tensor) -> object:
-    return x.index_select(0, torch.tensor([1]))
-
-
-def to_numpy(x: Tensor) -> object:
-    return x.numpy()
-
-
-def draw(x: Tensor) -> object:
-    return torch.rand(3, device=x.device, generator=torch.Generator())
-
-
-def copy_unseen(x: Tensor) -> object:
-    return x.to("cpu", non_blocking=True)
-
-
-def read(x: Tensor) -> object:
-    return x.sum().item()
-
-
-def decide(x: Tensor) -> object:
-    return bool((x > 1).any())
-
-
-def list_all(x: Tensor) -> object:
-    return x.tolist()
-
-
-def fetch(x: Tensor) -> object:
-    return x.cpu()
-
-
-def bring(x: Tensor) -> object:
-    return torch.ones(3).to(x.device)
-
-
-def find(x: Tensor) -> object:
-    return (x > 1).nonzero()
-
-
-def pick(x: Tensor) -> object:
-    return x[x > 1]
-
-
-def write_marked(x: Tensor) -> object:
-    return x.index_put_((x > 1,), x[0, 0] + torch.zeros(4, device=x.device))
-
-
-REFUSED = (mix, join, select, to_numpy, draw, copy_unseen)
-WAITED_FOR = (read, decide, list_all, fetch, bring, find, pick, write_marked)
+REFUSED: dict[str, Callable[[Tensor], object]] = {
+    "mix": lambda x: x + torch.ones(2, 3),
+    "join": lambda x: torch.cat([x, torch.ones(1, 3)]),
+    "select": lambda x: x.index_select(0, torch.tensor([1])),
+    "to numpy": lambda x: x.numpy(),
+    "draw": lambda x: torch.rand(3, device=x.device, generator=torch.Generator()),
+    "copy unseen": lambda x: x.to("cpu", non_blocking=True),
+}
+WAITED_FOR: dict[str, Callable[[Tensor], object]] = {
+    "read": lambda x: x.sum().item(),
+    "decide": lambda x: bool((x > 1).any()),
+    "list all": lambda x: x.tolist(),
+    "fetch": lambda x: x.cpu(),
+    "bring": lambda x: torch.ones(3).to(x.device),
+    "find": lambda x: (x > 1).nonzero(),
+    "pick": lambda x: x[x > 1],
+    "write marked": lambda x: x.index_put_((x > 1,), x[0, 0] + torch.zeros(4, device=x.device)),
+}
 
 
 def allowed(x: Tensor) -> None:
@@ -89,21 +48,20 @@ def allowed(x: Tensor) -> None:
 def try_all(process: int, processes: int) -> dict[str, list[str]]:
     """The fault or the waits of each function, with their lines."""
     found = {}
-    for function in (*REFUSED, *WAITED_FOR, allowed):
+    for name, function in {**REFUSED, **WAITED_FOR, "allowed": allowed}.items():
         with pretended_device() as waits:
             x = torch.arange(6.0).view(2, 3).to("cuda")
             waits.clear()
             try:
                 function(x)
-                found[function.__name__] = [f"{wait.what}, at {wait.line}" for wait in waits]
+                found[name] = [f"{wait.what}, at {wait.line}" for wait in waits]
             except DeviceFault as error:
-                found[function.__name__] = [f"fault: {error}"]
+                found[name] = [f"fault: {error}"]
     return found
 
 
 def line_of(function: Callable[..., Any]) -> str:
-    """The line of a one-line function's body."""
-    return f"tests/helpers/planted_faults.py:{function.__code__.co_firstlineno + 1}"
+    return f"tests/helpers/planted_faults.py:{function.__code__.co_firstlineno}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,27 +81,13 @@ class StrayTopK(TopK):
         return super().encode(x.add_(torch.zeros(len(x))), step)
 
 
-def _hand_over_cpu(x: Tensor) -> None:
-    dist.all_reduce(torch.ones(2))
-
-
-def _hand_over_columns(x: Tensor) -> None:
-    dist.all_reduce(x.t())
-
-
-def _hand_over_short_numbers(x: Tensor) -> None:
-    dist.broadcast(x.short(), 0)
-
-
-def _gather_unlike(x: Tensor) -> None:
-    dist.all_gather([x.new_empty(2, 3), x.new_empty(3)], x)
-
-
-def _send_nothing(x: Tensor) -> None:
-    dist.batch_isend_irecv([dist.P2POp(dist.isend, x[:0], 1 - dist.get_rank())])
-
-
-HANDED_OVER = (_hand_over_cpu, _hand_over_columns, _hand_over_short_numbers, _gather_unlike, _send_nothing)
+HANDED_OVER: dict[str, Callable[[Tensor], object]] = {  # by a part of the message
+    "of the CPU": lambda x: dist.all_reduce(torch.ones(2)),
+    "do not lie side by side": lambda x: dist.all_reduce(x.t()),
+    "does not know torch.int16": lambda x: dist.broadcast(x.short(), 0),
+    "shapes": lambda x: dist.all_gather([x.new_empty(2, 3), x.new_empty(3)], x),
+    "empty": lambda x: dist.batch_isend_irecv([dist.P2POp(dist.isend, x[:0], 1 - dist.get_rank())]),
+}
 
 
 def hand_over_all(process: int, processes: int, folder: str) -> dict[str, str]:
@@ -152,15 +96,15 @@ def hand_over_all(process: int, processes: int, folder: str) -> dict[str, str]:
     with pretended_device(), pretended_nccl(f"{folder}/meeting", process, processes):
         x = torch.arange(6.0).view(2, 3).to("cuda")
         try:
-            _send_nothing(x)
+            HANDED_OVER["empty"](x)
         except DeviceFault as error:
             found["too early"] = str(error)
         dist.barrier()
-        for function in HANDED_OVER:
+        for rule, function in HANDED_OVER.items():
             try:
                 function(x)
             except DeviceFault as error:
-                found[function.__name__] = str(error)
+                found[rule] = str(error)
     return found
 
 
