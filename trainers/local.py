@@ -66,11 +66,12 @@ class LocalSteps:
         require(valid, "local.steps", f"an integer from 1 to {MOST_STEPS}", self.steps)
         valid = is_count(self.fragments) and self.steps % self.fragments == 0
         require(valid, "local.fragments", f"a divisor of local.steps ({self.steps})", self.fragments)
-        valid = self.delay == 0 or (is_count(self.delay) and self.delay < self.steps_at_once)
+        valid = type(self.delay) is int and 0 <= self.delay < self.steps_at_once  # false is no number
         rule = f"an integer from 0 to {self.steps_at_once - 1}, below local.steps / local.fragments"
         require(valid, "local.delay", rule, self.delay)
         valid = is_real(self.blend) and 0 <= self.blend < 1
         require(valid, "local.blend", "in [0, 1)", self.blend)
+        require(isinstance(self.outer, Outer), "local.outer", "settings of Outer", self.outer)
 
     @property
     def steps_at_once(self) -> int:
