@@ -7,18 +7,17 @@ import hydra.utils
 import pytest
 import torch
 import yaml
-from configs import CONF, resolved
+from building import built
+from configs import CONF, in_use, resolved
 from full_size import has_images, stub
 from image_files import write_tree
 from libsvm_files import write_rows
 from speech import write_words
 
 from contract.cases import configured
-from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
 from trainers.config.destinations import DESTINATIONS
 from trainers.identity.identity import compressor_name, identify, subject_of
-from trainers.run.build import build_training
 from trainers.training import Training
 
 CHOICES = [
@@ -27,15 +26,8 @@ CHOICES = [
     if not {"sweeps", "exception", "hydra", "compressor"} & {*p.relative_to(CONF).parts}  # tested elsewhere
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
-NEEDS_FILES |= {
-    "movielens",
-    "paper/neumf_ml20m",
-    "paper/gpt124m",
-    "sst2",
-    "bert_sst2",
-    "small/bert_sst2",
-    "league/sst2",
-}
+NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "paper/gpt124m", "sst2"}
+NEEDS_FILES |= {"bert_sst2", "small/bert_sst2", "league/sst2"}
 NEEDS_FILES |= {
     f"autolrs/{name}" for name in ("resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2")
 }
@@ -52,38 +44,13 @@ QUICK = [own for own in CHOICES if own[0] != "experiment" or own[1].split("/")[0
 def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if group == "tracker" and option in DESTINATIONS:
         pytest.importorskip(option)
-    overrides = ["model=mlp", f"{group}={option}"] if group != "model" else [f"model={option}"]
-    if option == "autolrs":  # digits have no validation split, and too few steps by default
-        overrides += ["schedule.validation_from=1000", "trainer.steps=2000"]
-    if option == "accordion":  # it first chooses a density after 10 epochs
-        overrides += ["trainer.epochs=11"]
-    if option == "decay_momentum_sgd":
-        overrides += ["feedback=momentum_correction"]
-    if option == "diana":
-        overrides += ["compressor=qsgd"]
-    if option in ("libsvm", "logistic_l2"):
-        overrides = ["model=logistic_l2", "data=libsvm"]
-    elif option == "least_squares" and group != "experiment":
-        overrides = ["model=least_squares", "data=least_squares"]
-    elif option in ("lstm", "python_docs"):
-        overrides = ["model=lstm", "data=python_docs"]
-    elif option in ("transformer", "gpt"):
-        overrides = [f"model={option}", "data=python_docs"]
-    elif option == "text":
-        (tmp_path / "a.txt").write_text("a b c\n" * 4000)
-        overrides = ["model=gpt", "data=text", "data.files=[a.txt]", f"data.root={tmp_path}"]
-    elif option == "bert":
-        overrides = ["model=bert", "data=python_docs", "data.objective=masked"]
-    elif option in ("neumf", "movielens", "synthetic_ratings"):
-        overrides = ["model=neumf", "data=movielens" if option == "movielens" else "data=synthetic_ratings"]
-    elif group == "experiment":
-        overrides = overrides[1:]
-    elif option == "image_folder":
-        overrides.append("data.name=few")
-    config = resolved(*overrides)
+    config = resolved(*in_use(group, option))
     if config["data"]["_target_"] == "data.convex.libsvm.libsvm":
         write_rows(tmp_path, "few", rows=200, features=10)
         config["data"] |= {"name": "few", "root": str(tmp_path)}
+    elif option == "text":
+        (tmp_path / "a.txt").write_text("a b c\n" * 4000)
+        config["data"]["root"] = str(tmp_path)
     elif config["data"]["_target_"] == "data.text.language_modelling.wikitext2" and option not in NEEDS_FILES:
         config["data"]["root"] = write_words(tmp_path, words=9000)
     elif config["data"]["_target_"] == "data.images.folder.image_folder":
@@ -99,7 +66,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: {how}"):
             factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
         return
-    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = built(config)
     assert isinstance(trainer, Training)
     if group == "tracker":
         open_tracker = hydra.utils.instantiate(config["tracker"], _convert_="all")
@@ -108,12 +75,9 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         )
 
 
-def test_every_yaml_starts_with_a_word_about_itself() -> None:
+def test_every_yaml_says_what_it_is_and_every_experiment_its_command() -> None:
     for path in CONF.glob("*/**/*.yaml"):
         assert path.read_text().startswith("# "), path
-
-
-def test_every_experiment_says_its_command() -> None:
     for path in CONF.glob("experiment/**/*.yaml"):
         name = path.relative_to(CONF / "experiment").with_suffix("")
         assert f"python run.py experiment={name}" in path.read_text(), path
@@ -127,7 +91,7 @@ def test_every_method_has_its_own_name_and_trains_in_the_quick_experiment(name: 
     check(config)
     assert identify(config).method.compressor == compressor_name(config) == name
     assert subject_of(config) == "mlp-digits"
-    build_training(config, Communicator(config["workers"]), torch.device("cpu"))  # raises if it cannot train
+    built(config)  # raises if it cannot train
 
 
 def test_exceptions_are_those_of_one_method_in_one_experiment() -> None:
@@ -140,19 +104,11 @@ def test_exceptions_are_those_of_one_method_in_one_experiment() -> None:
         assert all(own["optimizer"]["lr"] != other["optimizer"]["lr"] for other in others)
 
 
-def test_threshold_rule_reaches_the_reducer() -> None:
-    config = resolved("model=resnet18", "data=digits")
-    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
-    assert trainer.layout.num_parameters == 11_172_810
-    expected = 1 / (2 * (0.001 * 11_172_810) ** 0.5)
-    assert trainer.reducer.inner.codec.threshold == pytest.approx(expected, rel=1e-12)
-
-
 def test_same_start_for_every_compressor() -> None:
     starts = []
     for name in ("top_k", "none"):
         config = resolved("model=mlp", f"compressor={name}")
-        trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
+        trainer = built(config)
         starts.append(torch.cat([p.flatten() for p in trainer.model.parameters()]))
     assert torch.equal(*starts)
 

@@ -1,21 +1,13 @@
-"""The image presets: the paper's settings at full size, their small versions, 97 % on MNIST."""
+"""The image presets: the paper's settings at full size and their small versions."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from building import built
 from configs import CONF, resolved
 from full_size import stub
 from torch import nn
 
-from trainers.comm.communicator import Communicator
-from trainers.run.build import build_training
-
-ROOT = Path(__file__).parents[1]
 NETWORKS = ("resnet18", "googlenet", "senet18")
 PAPER = {  # network and parameters of the released code, lambda by the paper's rule for 0.1 %
     "resnet18_cifar10": ("resnet.resnet18", 11_173_962, 4.730e-3),
@@ -25,10 +17,6 @@ PAPER = {  # network and parameters of the released code, lambda by the paper's 
     "senet18_cifar10": ("senet.senet18", 11_389_726, 4.685e-3),
     "senet18_cifar100": ("senet.senet18", 11_436_256, 4.676e-3),
 }
-
-
-def built(config: dict[str, Any]) -> Any:
-    return build_training(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -112,21 +100,3 @@ def test_small_twins_differ_in_numbers_only(network: str) -> None:
         assert paper["data"][setting] == small["data"][setting]
     assert small["trainer"]["average_reset_epochs"] == small["trainer"]["epochs"]
     assert built(small).num_steps <= 100
-
-
-def summary_of(tmp_path: Path, *overrides: str) -> dict[str, Any]:
-    command = [sys.executable, "run.py", f"output={tmp_path}", "tracker=none", *overrides]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=1200)
-    (path,) = tmp_path.glob("*/*/summary.json")
-    return json.loads(path.read_text())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compressor", ["none", "top_k", "hard_threshold"])
-def test_resnet20_beats_97_percent_on_mnist(compressor: str, tmp_path: Path) -> None:
-    root = resolved("data=mnist")["data"]["root"]
-    if not list(Path(root).glob("MNIST/raw/train-images-idx3-ubyte*")):
-        pytest.skip("no MNIST in $DATA_DIR")
-    summary = summary_of(tmp_path, "experiment=small/resnet20_mnist", f"compressor={compressor}")
-    assert summary["test/accuracy"] > 0.97
-    assert compressor == "none" or summary["compression/density_mean"] <= 0.03

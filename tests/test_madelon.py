@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from building import built, results
 from configs import resolved
 
 from results.compare.paper import PROBLEMS
-from trainers.comm.communicator import Communicator
-from trainers.loop import run
-from trainers.run.build import build_training
 
 ROOT = Path(os.environ.get("DATA_DIR", ".data"))
 HERE = any((ROOT / "libsvm" / f"madelon{end}").is_file() for end in ("", ".bz2", ".gz"))
@@ -21,16 +19,9 @@ pytestmark = [
 ]
 
 
-class Records(list):
-    def log(self, record: dict[str, float]) -> None:
-        self.append(record)
-
-
 def train(*overrides: str) -> tuple[dict, list[dict[str, float]]]:
-    config = resolved(*overrides, f"data.root={ROOT}")
-    trainer = build_training(config, Communicator(config["workers"]), torch.device("cpu"))
-    records = Records()
-    return run(trainer, records), records
+    found = results(built(resolved(*overrides, f"data.root={ROOT}")))
+    return found["summary"], found["records"]
 
 
 @pytest.fixture(autouse=True)

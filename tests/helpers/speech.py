@@ -4,11 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from building import built, results
 from configs import resolved
 
-from trainers.comm.communicator import Communicator
-from trainers.loop import run
-from trainers.run.build import build_training
 from trainers.training import Training
 
 SETTINGS = {
@@ -17,11 +15,6 @@ SETTINGS = {
     "hard_threshold": ["compressor=hard_threshold", "trainer.clip_norm=0.05"],
     "transformer": ["compressor=top_k", "model=transformer", "model.heads=2", "optimizer.lr=0.1"],
 }
-
-
-class Records(list):
-    def log(self, record: dict[str, float]) -> None:
-        self.append(record)
 
 
 def write_words(root: Path, words: int) -> str:
@@ -55,17 +48,13 @@ def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) ->
         *("trainer.evaluation_batch_size=2", "trainer.evaluate_every=1"),
         *overrides,
     )
-    communicator = Communicator(config["workers"], rank=process, world_size=processes)
-    return build_training(config, communicator, torch.device("cpu"))
+    return built(config, process, processes)
 
 
 def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, Any]]:
     """Weights and records of every setting."""
     torch.set_num_threads(1)
-    found = {}
-    for name, overrides in SETTINGS.items():
-        it, records = trainer(root, *overrides, process=process, processes=processes), Records()
-        run(it, records)
-        weights = torch.cat([p.detach().flatten() for p in it.model.parameters()])
-        found[name] = {"weights": weights, "records": list(records)}
-    return found
+    return {
+        name: results(trainer(root, *overrides, process=process, processes=processes))
+        for name, overrides in SETTINGS.items()
+    }
