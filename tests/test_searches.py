@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import ROOT, command
+from command_line import ROOT, TIMEOUT_SECONDS, command
 
 from trainers.config.searches import check_search
 from trainers.files.goals import Objective, objective_of
@@ -48,7 +48,7 @@ def test_a_stopped_process_ends_by_the_signal_under_an_agent(agent: bool) -> Non
     imports = f"import sys; from {end_by_stop_signal.__module__} import end_by_stop_signal as end"
     script = f"{imports}; end(1); end(143); sys.exit(143)"
     variables = {**os.environ, **({"WANDB_SWEEP_ID": "s"} if agent else {})}
-    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=variables, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=variables, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == (-15 if agent else 143)
 
 
@@ -60,7 +60,7 @@ def search(output: Path, *words: str) -> subprocess.CompletedProcess:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=TIMEOUT_SECONDS,
     )
 
 

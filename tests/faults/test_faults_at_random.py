@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from fault_cases import KINDS, Bench, Case, Outcome, case_of
-from interrupting import records_of, run_folder
+from interrupting import run_folder
+from resuming import records_in
 from strict_json import require_json
 
 CASES, PARTS = 500, 10
@@ -52,7 +53,7 @@ def expected(benches: "queue.Queue[Bench]", tmp_path_factory: pytest.TempPathFac
 def results_in(output: Path) -> dict[str, Any]:
     folder = run_folder(output)
     summary = json.loads((folder / "summary.json").read_text())
-    return {"records": records_of(folder), "layers": summary["layers"], "best": summary["best"]}
+    return {"records": records_in(folder), "layers": summary["layers"], "best": summary["best"]}
 
 
 @pytest.mark.parametrize("part", range(PARTS))

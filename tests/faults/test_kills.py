@@ -1,4 +1,7 @@
-"""Runs killed at random moments or during a write: the same command continues them, with equal results."""
+"""Runs killed at random moments or during a write: the same command continues them, with equal results.
+
+A process that hangs is given up.
+"""
 
 import os
 import random
@@ -12,7 +15,8 @@ from typing import Any
 import pytest
 from command_line import command
 from faults import LONG, METHODS, SMALL, uninterrupted
-from interrupting import DYING, Running, last_step, left_behind, require_same, saved_step
+from interrupting import DYING, Running, last_step, left_behind, num_records, saved_step
+from resuming import assert_same
 
 KILLS = 20
 
@@ -50,7 +54,7 @@ def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, proce
 def test_killed_at_random_moments(processes: int, reference: dict[str, Any], tmp_path: Path) -> None:
     """A gathered method has the results of an undisturbed run in one process."""
     kill_again_and_again(tmp_path, [*SMALL, METHODS["gathered"], *LONG], KILLS, processes)
-    require_same(left_behind(tmp_path / "out"), reference)
+    assert_same(left_behind(tmp_path / "out"), reference)
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
@@ -58,7 +62,7 @@ def test_killed_at_random_moments_with_an_all_reduce(processes: int, tmp_path: P
     overrides = [*SMALL, METHODS["reduced"], "trainer.steps=160"]
     kill_again_and_again(tmp_path, overrides, 5, processes)
     expected = uninterrupted(tmp_path / "reference", *overrides, f"processes={processes}")
-    require_same(left_behind(tmp_path / "out"), expected)
+    assert_same(left_behind(tmp_path / "out"), expected)
 
 
 @pytest.mark.parametrize(
@@ -83,5 +87,18 @@ def test_killed_inside_a_write(
     result = command(*overrides)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    require_same(left_behind(tmp_path), short_reference)
+    assert_same(left_behind(tmp_path), short_reference)
     assert not list(tmp_path.glob("**/*.partial"))
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_a_process_that_hangs_is_given_up(processes: int, tmp_path: Path) -> None:
+    """After the timeout, the other processes end with an error."""
+    overrides = [*SMALL, METHODS["gathered"], "trainer.steps=100000", f"processes={processes}"]
+    overrides += ["timeout_seconds=10", f"output={tmp_path / 'out'}"]
+    with Running(*overrides, log=tmp_path / "log") as running:
+        running.until(lambda: num_records(tmp_path / "out") > 20)
+        os.kill(running.ranks()[-1], signal.SIGSTOP)
+        assert running.wait() == 1
+        running.until_gone()
+        assert running.errors() == ["error: another process ended or did not answer for 10 s"]

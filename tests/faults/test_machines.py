@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from benches import namespaces, needs_root
 from faults import METHODS, SMALL, uninterrupted
-from interrupting import Running, last_step, left_behind, require_same
+from interrupting import Running, last_step, left_behind
+from resuming import assert_same
 
 from benchmarks import netns
 
@@ -62,7 +63,7 @@ class Machines:
 
     def wait(self) -> None:
         for running in self.running.values():
-            assert running.wait(240) == 0, running.said()
+            assert running.wait() == 0, running.said()
 
 
 @contextmanager
@@ -102,7 +103,7 @@ def test_machines_train_as_one_process_does(count: int, undisturbed: dict[str, A
         all_of_them.wait()
         sent = [all_of_them.hosts.counters(host).sent_bytes for host in range(count)]
     found = left_behind(tmp_path / "out")
-    require_same(found, undisturbed)
+    assert_same(found, undisturbed)
     # Each host sends what its own workers send; a worker's link bytes are those to three others
     payload = found["summary"]["comm/link_bytes_sent_total"] / 3 * (4 / count)
     assert min(sent) > payload
@@ -120,4 +121,4 @@ def test_a_run_goes_on_after_a_machine_was_killed_and_came_back(
         all_of_them.start(count - 1, again="-again")
         all_of_them.wait()
     assert "continuing after step" in (tmp_path / "host0.out").read_text()
-    require_same(left_behind(tmp_path / "out"), undisturbed)
+    assert_same(left_behind(tmp_path / "out"), undisturbed)

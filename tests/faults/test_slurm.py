@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from command_line import ROOT
 from faults import METHODS, SMALL, uninterrupted
-from interrupting import left_behind, require_same
+from interrupting import left_behind
+from resuming import assert_same
 
 FILE = ROOT / "examples/slurm/several_nodes.sbatch"
 NODES = 2
@@ -68,7 +69,7 @@ def test_nodes_of_a_job_train_one_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "in 4 process(es)" in done.stdout
-    require_same(left_behind(tmp_path / "out"), uninterrupted(tmp_path / "alone", *words))
+    assert_same(left_behind(tmp_path / "out"), uninterrupted(tmp_path / "alone", *words))
 
 
 @pytest.mark.slow
@@ -79,9 +80,9 @@ def test_a_job_of_a_sweep_runs_on_several_nodes(tmp_path: Path) -> None:
     command = [sys.executable, "run.py", "-m", *words, *launcher, f"output={tmp_path / 'out'}"]
     job = {"GLOO_SOCKET_IFNAME": "lo", "PATH": path_with(OF_SUBMITIT, tmp_path / "programs")}
     done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | job, capture_output=True, text=True, check=False, timeout=240
+        command, cwd=ROOT, env=os.environ | job, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     logs = "".join(path.read_text() for path in (tmp_path / "out/.multirun/.submitit").rglob("*.log"))
     assert "in 4 process(es)" in done.stdout + logs
-    require_same(left_behind(tmp_path / "out"), uninterrupted(tmp_path / "alone", *words))
+    assert_same(left_behind(tmp_path / "out"), uninterrupted(tmp_path / "alone", *words))

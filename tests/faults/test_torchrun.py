@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from command_line import ROOT, command
 from faults import LONG, METHODS, SMALL
-from interrupting import DYING, TORCHRUN, Running, is_alive, last_step, left_behind, num_records, require_same
+from interrupting import DYING, TORCHRUN, Running, is_alive, last_step, left_behind, num_records
+from resuming import assert_same
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ def test_torchrun_restarts_a_run_whose_process_died_in_a_write(
     result = command(*overrides, launcher=launcher, DYING_RANK=dying_rank)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("continuing after step") == 1
-    require_same(left_behind(tmp_path), short_reference)
+    assert_same(left_behind(tmp_path), short_reference)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -40,7 +41,7 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(
             time.sleep(1)
         assert running.wait() == 0, running.said()
         assert running.out.read_text().count("continuing after step") == 2
-    require_same(left_behind(tmp_path / "out"), reference)
+    assert_same(left_behind(tmp_path / "out"), reference)
 
 
 @pytest.mark.parametrize("num_steps", [0, 20])
@@ -52,7 +53,7 @@ def test_a_killed_torchrun_leaves_nobody_behind(num_steps: int, tmp_path: Path) 
         running.until(lambda: len(running.ranks()) == 2 and num_records(tmp_path / "out") >= num_steps)
         ranks = running.ranks()  # they have sessions of their own
         running.process.kill()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while alive := [pid for pid in ranks if is_alive(pid)]:
             assert time.monotonic() < end, f"still there: {alive}"
             time.sleep(0.01)
@@ -64,7 +65,7 @@ def test_survivors_below_torchrun_say_it_in_a_line(tmp_path: Path) -> None:
     with Running(*overrides, log=tmp_path / "log", launcher=launcher) as running:
         running.until(lambda: num_records(tmp_path / "out") > 20)
         os.kill(running.ranks()[1], signal.SIGKILL)
-        assert running.wait(90) == 1
+        assert running.wait() == 1
         running.until_gone()
         own = [line for line in running.errors() if line.startswith("error: ")]
         assert own == ["error: another process ended or did not answer for 1800 s"]

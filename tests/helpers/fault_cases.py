@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from command_line import ROOT, WarmPython
+from command_line import ROOT, TIMEOUT_SECONDS, WarmPython
 from interrupting import DYING, fill, is_alive, last_step, run_folder, session, small_disk
 
 STEPS = 40
@@ -20,25 +20,10 @@ RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "o
 RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
 # Modules that the server imports, so that the cases need not
 IMPORTS = (
-    "wandb",
-    "run",
-    "trainers.run.training",
-    "hydra.core.override_parser.overrides_parser",
-    "sklearn.datasets",
-    "trainers.loop",
-)
-IMPORTS += (
-    "trainers.run.trackers",
-    "trainers.run.folder",
-    "trainers.checkpoint.resume",
-    "trainers.checkpoint.saving",
-)
-IMPORTS += (
-    "trainers.config.targets",
-    "trainers.launch.process_group",
-    "compressors.build",
-    "models.mlp",
-    "rich.progress",
+    *("wandb", "run", "trainers.run.training", "hydra.core.override_parser.overrides_parser"),
+    *("sklearn.datasets", "trainers.loop", "trainers.run.trackers", "trainers.run.folder"),
+    *("trainers.checkpoint.resume", "trainers.checkpoint.saving", "trainers.config.targets"),
+    *("trainers.launch.process_group", "compressors.build", "models.mlp", "rich.progress"),
 )
 NETWORK = {  # shell commands in separate network and host-name namespaces
     "unknown host name": "hostname nowhere.invalid; ip link set lo up",
@@ -67,7 +52,7 @@ class Case:
     def overrides(self) -> list[str]:
         words = [*RUN, f"processes={self.processes}"]
         words += [] if self.tracker else ["tracker=none"]
-        return [*words, "timeout_seconds=4"] if self.kind == "halt" else words
+        return [*words, "timeout_seconds=10"] if self.kind == "halt" else words
 
     def __str__(self) -> str:
         moment = f"{self.seconds:.2f} s" if self.seconds is not None else f"{self.records} records"
@@ -96,7 +81,7 @@ def case_of(number: int) -> Case:
     )
     together = together and kind != "death"  # dying_run.py affects only the started process
     cold = kind == "network" or choose.random() < 0.06
-    soonest = 0.5 if cold else 0.0  # while Python starts, it prints its own messages
+    soonest = 1.5 if cold else 0.0  # while Python starts, it prints its own messages
     return Case(
         number=number,
         kind=kind,
@@ -127,7 +112,7 @@ class Outcome:
 class Bench:
     """Runs cases in sequence in ``folder``, with one server of warm_python.py."""
 
-    def __init__(self, folder: Path, seconds: float = 180) -> None:
+    def __init__(self, folder: Path, seconds: float = TIMEOUT_SECONDS) -> None:
         self.folder = folder
         self.warm = WarmPython(*IMPORTS)
         self.seconds = seconds
@@ -184,7 +169,7 @@ class Bench:
             end = time.monotonic() + self.seconds
             while is_alive(leader) and time.monotonic() < end:
                 time.sleep(0.02)
-            end = min(end, time.monotonic() + 20)
+            end = min(end, time.monotonic() + 120)
             while session(leader) and time.monotonic() < end:
                 time.sleep(0.1)
             left = session(leader)

@@ -11,14 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-from command_line import ROOT
+from command_line import ROOT, TIMEOUT_SECONDS
+from resuming import outcome_in
 
-from trainers.checkpoint.files import is_complete, read_checkpoint, step_folders
-from trainers.network_model.break_even import NAME as BREAK_EVEN
-from trainers.network_model.break_even import ROUNDS
-
-CLOCKED = ("wall_seconds", BREAK_EVEN, ROUNDS, "checksums")  # of the last session alone
+from trainers.checkpoint.files import is_complete, step_folders
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 DYING = str(Path(__file__).with_name("dying_run.py"))
@@ -61,17 +57,17 @@ class Running:
         found = self.session("spawn_main", "run.py", "dying_run.py")
         return [pid for pid in found if pid != self.process.pid]
 
-    def wait(self, seconds: float = 300) -> int:
+    def wait(self, seconds: float = TIMEOUT_SECONDS) -> int:
         return self.process.wait(seconds)
 
-    def until(self, condition: Any, seconds: float = 120) -> None:
+    def until(self, condition: Any) -> None:
         """Wait until ``condition()`` is true; fails if the command ends first."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not condition():
             assert self.is_running and time.monotonic() < end, self.said()
             time.sleep(0.002)
 
-    def until_gone(self, seconds: float = 20) -> None:
+    def until_gone(self, seconds: float = 300) -> None:
         """Wait until no process of this command is left."""
         end = time.monotonic() + seconds
         while self.session():
@@ -137,40 +133,10 @@ def saved_step(output: Path) -> int:
 
 def left_behind(output: Path) -> dict[str, Any]:
     """Results of a finished run: records and summary without times, tensors of the last checkpoint."""
-    folder = run_folder(output)
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["status"] == "finished"
-    (end,) = step_folders(folder / "checkpoint")
-    checkpoint = read_checkpoint(end)
-    snapshot = checkpoint.load(range(checkpoint.num_workers))
-    tensors = {f"shared/{name}": tensor for name, tensor in snapshot.shared.items()}
-    for worker, state in snapshot.workers.items():
-        tensors |= {f"{worker}/{name}": tensor for name, tensor in state.tensors.items()}
-    return {
-        "records": records_of(folder),
-        "summary": _without_clock(summary),
-        "tensors": tensors,
-    }
-
-
-def records_of(folder: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl without times."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [_without_clock(json.loads(line)) for line in lines]
-
-
-def require_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert [record["step"] for record in found["records"]] == [r["step"] for r in expected["records"]]
-    assert found["records"] == expected["records"]
-    assert found["summary"] == expected["summary"]
-    assert found["tensors"].keys() == expected["tensors"].keys()
+    found = outcome_in(run_folder(output))
+    assert found["summary"]["status"] == "finished"
     assert any("reducer" in name for name in found["tensors"])
-    for name, tensor in expected["tensors"].items():
-        assert torch.equal(found["tensors"][name], tensor), name
-
-
-def _without_clock(record: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in record.items() if not k.startswith("time/") and k not in CLOCKED}
+    return found
 
 
 @contextmanager

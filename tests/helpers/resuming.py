@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from configs import resolved
-from safetensors import safe_open
 
+from trainers.checkpoint.files import read_checkpoint, step_folders
 from trainers.checkpoint.saving import Checkpoints
 from trainers.network_model.break_even import NAME as BREAK_EVEN
 from trainers.network_model.break_even import ROUNDS
@@ -48,17 +48,28 @@ def crash_after(step: int) -> Iterator[None]:
 
 def outcome(config: dict[str, Any]) -> dict[str, Any]:
     """The results of a finished run, without times."""
-    folder = RunFolder(config)
-    (parts,) = folder.checkpoints.glob("step-*")
-    tensors: dict[str, torch.Tensor] = {}
-    for part in sorted(parts.glob("*.safetensors")):
-        with safe_open(part, "pt") as file:
-            tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    return {"records": records(folder), "summary": timeless(folder.summary()), "tensors": tensors}
+    return outcome_in(RunFolder(config).path)
+
+
+def outcome_in(folder: Path) -> dict[str, Any]:
+    """The results of the finished run in a folder, without times."""
+    (end,) = step_folders(folder / "checkpoint")
+    checkpoint = read_checkpoint(end)
+    snapshot = checkpoint.load(range(checkpoint.num_workers))
+    tensors = {f"shared/{name}": tensor for name, tensor in snapshot.shared.items()}
+    for worker, state in snapshot.workers.items():
+        tensors |= {f"worker/{worker}/{name}": tensor for name, tensor in state.tensors.items()}
+    summary = json.loads((folder / "summary.json").read_text())
+    return {"records": records_in(folder), "summary": timeless(summary), "tensors": tensors}
 
 
 def records(folder: RunFolder) -> list[dict[str, float]]:
-    return [timeless(json.loads(line)) for line in folder.metrics.read_text().splitlines()]
+    return records_in(folder.path)
+
+
+def records_in(folder: Path) -> list[dict[str, float]]:
+    """The records of metrics.jsonl without times."""
+    return [timeless(json.loads(line)) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:

@@ -45,10 +45,15 @@ def gradients_beside_groups(process: int, processes: int) -> list[float]:
     return [*found, _gradient(process)]
 
 
+def _impatient() -> DistributedDataParallel:
+    """A model whose group has a short timeout; made when all processes are here."""
+    dist.barrier()
+    return DistributedDataParallel(network(), process_group=dist.new_group(timeout=timedelta(seconds=2)))
+
+
 def alone(process: int, processes: int) -> list[str]:
     """The errors of the only process that compresses its model, takes a step, and asks for a summary."""
-    group = dist.new_group(timeout=timedelta(seconds=2))
-    ddp_model = DistributedDataParallel(network(), process_group=group)
+    ddp_model = _impatient()
     said = []
     if process == 0:
         try:
@@ -56,8 +61,7 @@ def alone(process: int, processes: int) -> list[str]:
         except RuntimeError as error:
             said.append(str(error))
     for call in ("step", "summary"):
-        group = dist.new_group(timeout=timedelta(seconds=2))
-        ddp_model = DistributedDataParallel(network(), process_group=group)
+        ddp_model = _impatient()
         state = compress(ddp_model, "none")
         loss = loss_of(ddp_model, batch(0, process))
         if process == 0:

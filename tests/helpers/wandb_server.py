@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -21,13 +21,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import yaml
-from command_line import ROOT
+from command_line import ROOT, TIMEOUT_SECONDS
 
 ENTITY = "someone"
 _OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 _FIRST_FIELD = re.compile(r"[{]\s*(\w+)")
 Fields = dict[str, Any]
+VIEWER = {"id": "viewer", "entity": ENTITY, "username": ENTITY, "email": "someone@example.org"}
+CONSTANT: dict[str, Fields] = {  # answers to operations that concern no run
+    "Viewer": {"viewer": VIEWER | {"flags": "{}", "teams": {"edges": []}}},
+    "ServerFeaturesQuery": {"serverInfo": {"features": []}},
+    "OrganizationCoreWeaveOrganizationID": {"entity": None},
+    "ArtifactType": {"project": {"artifact": None}},
+    "ProjectInternalId": {"project": {"id": "project", "internalId": "1"}},
+    "GetProjects": {
+        "models": {
+            "pageInfo": {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False},
+            "edges": [],
+        }
+    },
+}
 
 
 @dataclass
@@ -95,44 +108,27 @@ class WandbServer:
         self.artifacts: dict[str, StoredArtifact] = {}
         self.alerts: list[Fields] = []
         self.views: list[Fields] = []  # specifications of workspaces and reports, as sent
-        self.sweeps: dict[str, Fields] = {}  # by name: config
-        self.jobs: dict[str, list[Fields]] = {}  # by sweep: settings of the runs that have not started
-        self.agents: dict[str, str] = {}  # by agent: its sweep
         self.requests: list[tuple[str, str]] = []  # method, and path or GraphQL operation
         self.connections: set[socket.socket] = set()
         self.unknown: list[str] = []  # queries that this server does not support
         self.fault: Fault | None = None
         self._lock = threading.Lock()
         self._numbers = count(1)
-        self._http: ThreadingHTTPServer | None = None
-        self._port = 0
-        self.open()
-
-    def open(self) -> None:
-        """Start listening; after ``close``, on the same port as before."""
-        server = self
-
-        class Handler(_Handler):
-            wandb = server
-
-        self._http = _Quiet(("127.0.0.1", self._port), Handler)
-        self._port = self._http.server_address[1]
+        handler = type("Handler", (_Handler,), {"wandb": self})
+        self._http = _Quiet(("127.0.0.1", 0), handler)
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
         """Stop listening and close all connections."""
-        if self._http is not None:
-            self._http.shutdown()
-            self._http.server_close()
-            for connection in self.connections:
-                with suppress(OSError):  # the connection is closed
-                    connection.shutdown(socket.SHUT_RDWR)
-            self.connections.clear()
-            self._http = None
+        self._http.shutdown()
+        self._http.server_close()
+        for connection in self.connections:
+            with suppress(OSError):  # the connection is closed
+                connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self._http.server_port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -144,14 +140,6 @@ class WandbServer:
             "WANDB_ERROR_REPORTING": "false",
             "NO_PROXY": "127.0.0.1",
         }
-
-    @contextmanager
-    def failing(self, fault: Fault) -> Iterator[None]:
-        self.fault = fault
-        try:
-            yield
-        finally:
-            self.fault = None
 
     def run(self) -> StoredRun:
         """The only run."""
@@ -180,6 +168,8 @@ class WandbServer:
         return Answer(404)
 
     def _graphql(self, operation: str, asked: Fields) -> Fields:
+        if operation in CONSTANT:
+            return {"data": CONSTANT[operation]}
         handler = getattr(self, f"_on_{operation}", None)
         if handler is None:
             self.unknown.append(asked["query"])
@@ -202,21 +192,6 @@ class WandbServer:
             files[name] = body
             return Answer()
         return Answer(body=files[name])
-
-    def _on_Viewer(self, _: Fields) -> Fields:
-        return {
-            "viewer": {
-                "id": "viewer",
-                "entity": ENTITY,
-                "username": ENTITY,
-                "email": "someone@example.org",
-                "flags": "{}",
-                "teams": {"edges": []},
-            }
-        }
-
-    def _on_ServerFeaturesQuery(self, _: Fields) -> Fields:
-        return {"serverInfo": {"features": []}}
 
     def _on_UpsertBucket(self, variables: Fields) -> Fields:
         name = variables.get("name") or variables["id"].partition(":")[2]
@@ -266,12 +241,6 @@ class WandbServer:
         run = variables["run"]
         files = [{"name": n, "uploadUrl": f"{self.url}/storage/run/{run}/{n}"} for n in variables["files"]]
         return {"createRunFiles": {"runID": f"id:{run}", "uploadHeaders": [], "files": files}}
-
-    def _on_OrganizationCoreWeaveOrganizationID(self, _: Fields) -> Fields:
-        return {"entity": None}
-
-    def _on_ArtifactType(self, variables: Fields) -> Fields:
-        return {"project": {"artifact": None}}
 
     def _on_CreateArtifact(self, variables: Fields) -> Fields:
         given = variables["input"]
@@ -328,53 +297,9 @@ class WandbServer:
 
     _on_upsertView = _on_UpsertView2
 
-    def _on_ProjectInternalId(self, _: Fields) -> Fields:
-        return {"project": {"id": "project", "internalId": "1"}}
-
-    def _on_GetProjects(self, _: Fields) -> Fields:
-        page = {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False}
-        return {"models": {"pageInfo": page, "edges": []}}
-
     def _on_CreateProject(self, variables: Fields) -> Fields:
         made = {"id": "project", "name": variables["input"]["name"], "entityName": ENTITY}
         return {"result": {"project": made, "model": made, "inserted": True}}
-
-    def _on_UpsertSweep(self, variables: Fields) -> Fields:
-        name = f"sweep{len(self.sweeps) + 1}"
-        self.sweeps[name] = yaml.safe_load(variables["config"])
-        self.jobs[name] = []
-        project = {"id": "project", "name": variables["projectName"], "entity": {"id": "e", "name": ENTITY}}
-        made = {"name": name, "project": project}
-        return {"upsertSweep": {"sweep": made, "configValidationWarnings": []}}
-
-    def _on_SweepWithRuns(self, variables: Fields) -> Fields:
-        name = variables["sweep"]
-        found = {"id": name, "name": name, "config": yaml.safe_dump(self.sweeps[name]), "state": "RUNNING"}
-        return {"project": {"sweep": {**found, "runs": {"edges": []}}}}
-
-    def _on_GetSweepState(self, variables: Fields) -> Fields:
-        return {"project": {"sweep": {"state": "RUNNING"}}}
-
-    def _on_CreateAgent(self, variables: Fields) -> Fields:
-        name = f"agent{len(self.agents) + 1}"
-        self.agents[name] = variables["sweep"]
-        return {"createAgent": {"agent": {"id": name}}}
-
-    def _on_Heartbeat(self, variables: Fields) -> Fields:
-        """Commands for an agent: without runs, start the next run or exit."""
-        agent, sweep = variables["id"], self.agents[variables["id"]]
-        running = [name for name, runs in json.loads(variables["runState"]).items() if runs]
-        commands: list[Fields] = []
-        if not running:
-            if self.jobs[sweep]:
-                settings = {key: {"value": value} for key, value in self.jobs[sweep].pop(0).items()}
-                run = f"{sweep}run{next(self._numbers)}"
-                program = self.sweeps[sweep]["program"]
-                commands = [{"type": "run", "run_id": run, "program": program, "args": settings}]
-            else:
-                commands = [{"type": "exit"}]
-        answer = {"agent": {"id": agent}, "commands": json.dumps(commands)}
-        return {"agentHeartbeat": answer}
 
     def _on_NotifyScriptableRunAlert(self, variables: Fields) -> Fields:
         self.alerts.append(variables)
@@ -382,7 +307,6 @@ class WandbServer:
 
 
 class _Quiet(ThreadingHTTPServer):
-    allow_reuse_address = True
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
@@ -428,22 +352,17 @@ def _operation(query: str) -> str:
     return found[1]
 
 
-def start_wandb(server: WandbServer, *words: str, home: Path) -> subprocess.Popen:
-    """Start W&B's command ``wandb``, with ``home`` as the folder of its files."""
+def wandb(server: WandbServer, *words: str, home: Path) -> tuple[int, str]:
+    """Run W&B's command ``wandb`` with its files in ``home``; returns exit status and output."""
     variables = os.environ | server.environment | {"HOME": str(home), "WANDB_DIR": str(home)}
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.Popen(
+    done = subprocess.run(
         [sys.executable, "-m", "wandb", *words],
         cwd=ROOT,
         env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        timeout=TIMEOUT_SECONDS,
     )
-
-
-def wandb(server: WandbServer, *words: str, home: Path) -> tuple[int, str]:
-    """Run W&B's command ``wandb``; returns exit status and output."""
-    process = start_wandb(server, *words, home=home)
-    said, _ = process.communicate(timeout=300)
-    return process.returncode, said
+    return done.returncode, done.stdout
