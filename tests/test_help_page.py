@@ -10,50 +10,9 @@ import yaml
 from command_line import command
 from configs import CONF
 
-from trainers.config.help_page import comments, settings_page
+from trainers.config.help_page import comments
 
-FILE = """# What the part is.
-# More about it.
-_target_: a.b
-first: 1 # of the first
-plain: "# no comment"
-# above the list
-listed: [1, 2]
-block: # of the block
-  inner: null # inside
-  bare: 2
-"""
 OWN = [path for path in sorted(CONF.glob("*/*.yaml")) if path.parent.name not in ("experiment", "sweeps")]
-
-
-def test_comments_belong_to_keys() -> None:
-    assert comments(FILE) == {
-        (): "What the part is.",
-        ("first",): "of the first",
-        ("listed",): "above the list",
-        ("block",): "of the block",
-        ("block", "inner"): "inside",
-    }
-    assert comments("# What xi is.\nxi: {}\n", "xi") == {("xi",): "What xi is."}
-
-
-def test_explanations_are_aligned_and_wrapped() -> None:
-    settings = {"part": {"_target_": "a.b", "x": 1, "long": "y" * 40, "same": "${part.x}"}, "none": {}}
-    explained = {
-        ("part",): "the part",
-        ("part", "x"): "one two three four five six seven",
-        ("part", "long"): "z",
-    }
-    assert list(settings_page(settings, explained, 41)) == [
-        "part:              # the part",
-        "  x: 1             # one two three four",
-        "                   # five six seven",
-        f"  long: {'y' * 40}",
-        "                   # z",
-        "  same: ${part.x}  # one two three four",
-        "                   # five six seven",
-        "none: {}",
-    ]
 
 
 def leaves(settings: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

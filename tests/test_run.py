@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from trainers.identity.identity import identify
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 AS_TORCHRUN = "tests/helpers/as_torchrun.py"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "run.py"]
 
 
 def only_folder(output: Path) -> Path:
@@ -105,16 +103,6 @@ def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> No
         assert found["one"] == found["own"] == found["torchrun"]
     for one, other in zip(found["one"], found["own"], strict=True):
         assert one == pytest.approx(other, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_torchrun_itself_does_not_change_a_result(tmp_path: Path) -> None:
-    common = [*SMALL, "compressor=top_k", "tracker=none"]
-    for output, launcher in (("one", None), ("torchrun", TORCHRUN)):
-        result = command(*common, f"output={tmp_path / output}", launcher=launcher)
-        assert result.returncode == 0, result.stderr
-    one, other = (only_folder(tmp_path / output) for output in ("one", "torchrun"))
-    assert one.name == other.name and records(one) == records(other)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Presets of experiment=small/: documented results of complete runs; some need real data."""
+"""The main job and the presets of experiment=small/: documented results; some need real data."""
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -49,11 +50,26 @@ def test_preset_keeps_its_promise(preset: str, tmp_path: Path) -> None:
     root = Path(os.environ.get("DATA_DIR", ".data"))
     if preset in NEEDS and not (root / NEEDS[preset]).exists():
         pytest.skip(f"no {NEEDS[preset]} below DATA_DIR")
-    command = [sys.executable, "run.py", f"experiment=small/{preset}", "compressor=hard_threshold"]
-    subprocess.run([*command, f"output={tmp_path}", "tracker=none"], cwd=ROOT, check=True, timeout=1200)
-    (path,) = tmp_path.glob("*/*/summary.json")
-    summary = json.loads(path.read_text())
-    lines = (path.parent / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
+    summary, records = run(tmp_path, f"experiment=small/{preset}")
     first = next(record for record in records if "train/loss" not in record)
     assert PROMISES[preset](summary, first), summary
+
+
+@pytest.mark.slow
+def test_the_main_job_reaches_its_goals(tmp_path: Path) -> None:
+    """At least 95 % accuracy, at most 3 % average density; compression takes no longer than the gradients."""
+    summary, records = run(tmp_path, "model=resnet18")
+    assert summary["test/accuracy"] >= 0.95
+    assert summary["compression/density_mean"] <= 0.03
+    steps = [record for record in records if "train/loss" in record]
+    reduce_seconds = statistics.median(record["time/reduce_seconds"] for record in steps)
+    assert reduce_seconds <= statistics.median(record["time/gradient_seconds"] for record in steps)
+
+
+def run(output: Path, *overrides: str) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """Summary and records of a run with the hard threshold."""
+    words = ["compressor=hard_threshold", "tracker=none", f"output={output}", *overrides]
+    subprocess.run([sys.executable, "run.py", *words], cwd=ROOT, check=True)
+    (path,) = output.glob("*/*/summary.json")
+    lines = (path.parent / "metrics.jsonl").read_text().splitlines()
+    return json.loads(path.read_text()), [json.loads(line) for line in lines]

@@ -43,23 +43,6 @@ def test_processes_change_nothing(processes: int, tmp_path: Path) -> None:
     assert 1 < bound < per_element < bound + 0.5
 
 
-@pytest.mark.slow
-def test_overlap_sends_a_message_for_each_bucket(tmp_path: Path) -> None:
-    common = ["workers=2", "compressor=top_k", "wire.indices=auto", "wire.values=bf16"]
-    found = []
-    for overlap in ([], ["trainer.overlap=true", "processes=2"]):
-        output = tmp_path / str(len(overlap))
-        result = command(*SMALL, *common, *overlap, f"output={output}")
-        assert result.returncode == 0, result.stderr
-        found.append(left_behind(output))
-    (one, records), (other, overlapped) = found
-    assert one != other
-    for before, after in zip(records, overlapped, strict=True):
-        for name in before.keys() - {name for name in before if name.startswith("comm/")}:
-            assert before[name] == after[name], name
-        assert after.get("comm/values_bytes_total") == before.get("comm/values_bytes_total")
-
-
 @pytest.mark.parametrize("way", [["workers=2"], ["workers=1", "trainer.overlap=true"]])
 def test_a_broken_message_is_one_line(
     way: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,14 +16,10 @@ import torch.multiprocessing as mp
 from warm_template import fork_server
 
 # Modules with slow imports
-PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
-PRELOADED += ["hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"]
-PRELOADED += [
-    "contract.processes",
-    "trainers.run.build",
-    "pretended_nccl",
-    "training",
-    "frozen_server",
+PRELOADED = [
+    *("torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"),
+    *("hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"),
+    *("contract.processes", "trainers.run.build", "pretended_nccl", "training", "frozen_server"),
 ]
 
 

@@ -22,17 +22,10 @@ VARIABLE = "TOTAL_ERROR_TEST_TEMPLATE"  # environment variable with the name of 
 # On import, the project's modules here do not depend on arguments or environment of a command. run.py is
 # missing, because its import changes Hydra, and wandb, because its import reads the environment.
 IMPORTS = (
-    *("compressors.kernels.cpu.backend", "trainers.run.session", "trainers.run.training"),
-    *(
-        "filelock",
-        "hydra.main",
-        "hydra._internal.hydra",
-        "numba_ready",
-        "pydantic",
-        "rich.console",
-        "rich.table",
-    ),
-    *("safetensors.torch", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed"),
+    *("compressors.kernels.cpu.backend", "trainers.run.session", "trainers.run.training", "filelock"),
+    *("hydra.main", "hydra._internal.hydra", "numba_ready", "pydantic", "rich.console", "rich.table"),
+    *("safetensors.torch", "scipy.sparse", "scipy.special", "torch", "torch._dynamo"),
+    *("torch.distributed",),
 )
 _MOST_BYTES, _MOST_FILES = 2**20, 8  # limits of a request
 _kept: list[subprocess.Popen] = []  # the template ends when its stdin is closed
