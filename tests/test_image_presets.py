@@ -34,7 +34,8 @@ def test_paper_presets_are_the_papers_at_full_size(preset: str, monkeypatch: pyt
     assert (trainer.communicator.size, trainer.settings.batch_size) == (8, 256)
     assert trainer.epochs_per_step == 1 / 24  # 24 full batches of 256 in a shard of 6,250
     assert trainer.num_steps == 7200
-    assert (trainer.dataset.reshard, trainer.dataset.partition) == ("epoch", "iid")
+    sharing = trainer.dataset.sharing
+    assert (sharing.reshard, sharing.partition) == ("epoch", "iid")
     assert trainer.settings.clip_norm is None
     assert trainer.settings.average_reset_epochs == 30
     last = [m.bn2.weight for m in trainer.model.modules() if type(m).__name__ == "BasicBlock"]
