@@ -41,8 +41,12 @@ class Grid(NamedTuple):
 
     def chunks(self, x: Tensor) -> Tensor:
         """``x`` [rows columns] by chunks, [C, chunk_size]."""
+        return self.tiles(x).reshape(-1, self.chunk_size)
+
+    def tiles(self, x: Tensor) -> Tensor:
+        """A view of ``x`` [rows columns] by chunks, [rows / height, columns / width, height, width]."""
         tiles = x.view(self.rows // self.height, self.height, self.columns // self.width, self.width)
-        return tiles.transpose(1, 2).reshape(-1, self.chunk_size)
+        return tiles.transpose(1, 2)
 
     def positions(self, within: Tensor) -> Tensor:
         """Positions in the layer of the positions ``within`` [C, k] the chunks."""
@@ -135,11 +139,12 @@ class ChunkTopK(Codec):
         return zip(self._grids(x.numel(), step), step.layers(x), strict=True)
 
     def _grids(self, size: int, step: Step) -> list[Grid]:
-        return [_grid(shape, self.chunk) for shape in step.shapes or ((size,),)]
+        return [grid_of(shape, self.chunk) for shape in step.shapes or ((size,),)]
 
 
 @lru_cache(maxsize=4096)
-def _grid(shape: tuple[int, ...], chunk: int) -> Grid:
+def grid_of(shape: tuple[int, ...], chunk: int) -> Grid:
+    """The chunks of a layer, of at most ``chunk`` x ``chunk`` entries."""
     rows, columns = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
     return Grid(rows, columns, _divisor(rows, chunk), _divisor(columns, chunk))
 

@@ -115,6 +115,15 @@ class _DecayWithMomentum(_OneByOne):
         parameter.sub_(gradient, alpha=group["lr"])
 
 
+class _SignSGD(_OneByOne):
+    """SGD that moves by the sign of the gradient, after weight decay that is not part of the gradient."""
+
+    def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
+        if group["weight_decay"]:
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.sub_(gradient.sign(), alpha=group["lr"])
+
+
 def sgd(
     model: nn.Module,
     *,
@@ -184,6 +193,18 @@ def _with_fused(groups: list[Group], on_cpu: bool) -> list[Group]:
 def _is_fusible(parameter: nn.Parameter) -> bool:
     is_known = parameter.dtype in (torch.float32, torch.float64)
     return is_known and parameter.is_contiguous() and parameter.numel() % _LONGEST_VECTOR == 0
+
+
+def sign_sgd(
+    model: nn.Module, *, lr: float, weight_decay: float = 0.0, no_decay: Sequence[str] = ()
+) -> torch.optim.SGD:
+    """Decoupled weight decay, then a step of size ``lr`` in every weight, along the mean gradient's sign.
+
+    The update of Peng et al., 2024, "DeMo", https://arxiv.org/abs/2411.19870. An entry of the mean that is 0
+    does not move its weight. Raises ``ValueError`` for settings torch refuses.
+    """
+    _require_rates(lr=lr, weight_decay=weight_decay)
+    return _SignSGD(parameter_groups(model, weight_decay, no_decay), lr=lr)
 
 
 def adam(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.optimizer import adam, adamw, parameter_groups, sgd
+from trainers.optimizer import adam, adamw, parameter_groups, sgd, sign_sgd
 
 
 class Mixed(nn.Module):
@@ -61,7 +61,9 @@ def test_groups(no_decay: list[str], expected: set[str]) -> None:
     assert sorted(by_decay[0.5]) == sorted(trainable(model).keys() - expected)
 
 
-@pytest.mark.parametrize(("optimizer", "reached"), [(sgd, 1.75), (adam, 1.5), (adamw, 1.75)])
+@pytest.mark.parametrize(
+    ("optimizer", "reached"), [(sgd, 1.75), (sign_sgd, 1.75), (adam, 1.5), (adamw, 1.75)]
+)
 def test_without_gradient_only_what_decays_moves(optimizer: Callable, reached: float) -> None:
     """w - lr * weight_decay * w = 2 - 0.5 * 0.25 * 2; Adam's first step is lr times the sign of the decay."""
     model = filled(Mixed())
@@ -165,7 +167,18 @@ def test_adam_settings_arrive(factory: Callable) -> None:
         assert found == (0.1, (0.25, 0.5), 0.5, 0.125)
 
 
-EVERY = (sgd, adam, adamw)
+def test_sign_sgd_decays_and_then_moves_by_signs() -> None:
+    """w - lr * weight_decay * w - lr sign(g), in the second step too: it keeps no state."""
+    model, gradient = filled(Mixed()), torch.tensor([3.0, -1e-20])
+    optimizer = sign_sgd(model, lr=0.5, weight_decay=0.25)
+    for expected in ([1.25, 2.25], [0.59375, 2.46875]):
+        model.bias.grad = gradient
+        optimizer.step()
+        assert model.bias.tolist() == expected
+    assert not optimizer.state and torch.equal(gradient, torch.tensor([3.0, -1e-20]))
+
+
+EVERY = (sgd, sign_sgd, adam, adamw)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +189,8 @@ EVERY = (sgd, adam, adamw)
         (EVERY, "no_decay", (["bias", "norm"], "bias", None), "be a list of batch_norm, bias, layer_norm"),
         (EVERY[:1], "momentum", (-0.1, "0.1"), "be a finite number >= 0"),
         (EVERY[:1], "decay_momentum", (-0.1, 1, None), r"be in \[0, 1\)"),
-        (EVERY[1:], "eps", (-0.1, math.nan), "be a finite number >= 0"),
-        (EVERY[1:], "betas", ((1, 0.9), (0.9,), "ab", None), r"be two numbers in \[0, 1\)"),
+        (EVERY[2:], "eps", (-0.1, math.nan), "be a finite number >= 0"),
+        (EVERY[2:], "betas", ((1, 0.9), (0.9,), "ab", None), r"be two numbers in \[0, 1\)"),
         # On the command line, nesterov=no arrives as a string
         (EVERY[:1], "nesterov", ("no", 1, None), "be true, false or release"),
         (EVERY[:1], "nesterov", (True, "release"), r"needs? optimizer\.momentum > 0"),
