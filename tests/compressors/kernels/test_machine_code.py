@@ -116,4 +116,7 @@ def test_the_levels_reached_are_kept() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("capability", "entry"), [(80, "fp32"), (80, "fp64"), (90, "fp64")])
 def test_kernels_compile_for_other_gpus_and_entries(capability: int, entry: str) -> None:
-    assert compiled(capability, entry).keys() == LEVELS.keys()
+    names = list(LEVELS)
+    if entry == "fp64":  # quantisers take fp32 alone; "draw" is the first of their kernels
+        names = names[: names.index("draw")]
+    assert list(compiled(capability, entry)) == names
