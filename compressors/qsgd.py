@@ -81,7 +81,7 @@ class QSGD(Codec):
 
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)
-        buckets = self._buckets(x.to(wide))
+        buckets = in_buckets(x.to(wide), self.bucket_size)
         norms = buckets.abs().amax(1) if self.norm == "max" else squared_norm(buckets).sqrt()
         norms = norms.to(torch.float32).clamp(max=torch.finfo(torch.float32).max)
         shares = buckets.abs() / norms.where(norms > 0, 1).to(wide).unsqueeze(1)
@@ -97,7 +97,7 @@ class QSGD(Codec):
         codes = join_bits(payload[:-1], self.width, out.numel())
         values = (codes >> 1).to(out.dtype) * (1 - 2 * (codes & 1).to(out.dtype))
         scales = payload.norms.to(out.dtype) / self.num_levels
-        out += (self._buckets(values) * scales.unsqueeze(1)).flatten()[: out.numel()]
+        out += (in_buckets(values, self.bucket_size) * scales.unsqueeze(1)).flatten()[: out.numel()]
 
     def rounding(self, size: int, step: Step) -> rules.Levels | None:
         if self.bucket_size % 8:  # kernels write whole bytes of codes for a bucket
@@ -108,7 +108,7 @@ class QSGD(Codec):
     def error_bound(self, x: Tensor, step: Step) -> float:
         """Under the L2 norm the paper's bound; (max / s)^2 / 4 per entry for ``norm="max"``."""
         if self.norm == "max":
-            largest = self._buckets(x.double()).abs().amax(1)
+            largest = in_buckets(x.double(), self.bucket_size).abs().amax(1)
             size = min(self.bucket_size, x.numel())
             return size * largest.square().sum().item() / (4 * self.num_levels**2)
         return self.variance_bound(x.numel(), step) * squared_norm(x).item()
@@ -125,10 +125,11 @@ class QSGD(Codec):
         buckets = levels.split(self.bucket_size)
         return min(sum(map(sparse_bits, buckets)), sum(map(dense_bits, buckets)))
 
-    def _buckets(self, x: Tensor) -> Tensor:
-        """``x`` [d] as rows, one bucket each, padded with zeros."""
-        size = max(1, min(self.bucket_size, x.numel()))
-        return pad(x, (0, -x.numel() % size)).view(-1, size)
+
+def in_buckets(x: Tensor, bucket_size: int) -> Tensor:
+    """``x`` [d] as rows, one bucket each, padded with zeros."""
+    size = max(1, min(bucket_size, x.numel()))
+    return pad(x, (0, -x.numel() % size)).view(-1, size)
 
 
 @lru_cache(maxsize=64)
