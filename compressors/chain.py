@@ -183,7 +183,7 @@ class Chain(Codec):
     def _parts(self, payload: Any, size: int, step: Step) -> tuple[Any, Any]:
         """The payload of ``first``, with zeros for values, and that of ``second``."""
         if self._is_redrawn:
-            outer = _drawn(self.first, size, step._replace(worker=0), payload[0].device)
+            outer = _drawn(self.first, size, step._replace(worker=0, weights=()), payload[0].device)
             return outer._replace(**{self._values_name: values_of(outer).clone()}), payload
         where = dict(zip(self._where, payload, strict=False))
         inner = self.second.payload(*payload[len(where) :])

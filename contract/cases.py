@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 import pytest
+import torch
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
@@ -128,7 +129,14 @@ def reducer_of(method: Codec | Reducer, size: int, feedback: Feedback = no_feedb
 
 def segment(rows: Tensor, name: str = "a") -> Segment:
     """A segment of one layer."""
-    return Segment(name, rows, (layer_shape(rows.shape[1]),))
+    shape = layer_shape(rows.shape[1])
+    return Segment(name, rows, (shape,), weights_of((shape,)))
+
+
+def weights_of(shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """Weights of layers, of which a normal gradient changes about half after a cast to bfloat16."""
+    drawn = torch.Generator().manual_seed(1)
+    return [200 * torch.randn(shape, generator=drawn) for shape in shapes]
 
 
 def layer_shape(size: int) -> tuple[int, ...]:

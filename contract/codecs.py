@@ -13,7 +13,16 @@ from compressors.api import Codec, Step, inputs_of
 from compressors.core.fields import KINDS, declared
 from compressors.core.norms import squared_norm
 from compressors.kernels.choice import backend_of
-from contract.cases import Case, communicator_for, is_codec, layer_shape, reduce_once, reducer_of, segment
+from contract.cases import (
+    Case,
+    communicator_for,
+    is_codec,
+    layer_shape,
+    reduce_once,
+    reducer_of,
+    segment,
+    weights_of,
+)
 
 W, D = 3, 500
 DRAWS = 100  # draws of a seeded method, for averages of its error and mean
@@ -34,7 +43,8 @@ def current(codec: Codec, rows: Tensor, step: Step) -> Codec:
 
 def step_of(x: Tensor, number: int = 0, **changes: Any) -> Step:
     """The step that ``encode`` gets for a segment of one layer."""
-    return Step(0, number, segment="a", shapes=(layer_shape(x.numel()),), **changes)
+    shapes = (layer_shape(x.numel()),)
+    return Step(0, number, segment="a", shapes=shapes, weights=weights_of(shapes), **changes)
 
 
 def codec_of(case: Case) -> Codec:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compressors.api import Segment, Step, inputs_of
 from compressors.feedback import ErrorFeedback
-from contract.cases import Case, reducer_of
+from contract.cases import Case, reducer_of, weights_of
 from trainers.checkpoint.tree import walk
 from trainers.comm.communicator import Communicator
 
@@ -55,7 +55,9 @@ def _reductions(case: Case, communicator: Communicator) -> dict[str, Any]:
             length = sum(torch.Size(shape).numel() for shape in shapes)
             generator = torch.Generator().manual_seed(1000 * number + length)
             drawn = torch.randn(N, length, generator=generator)
-            segments.append(Segment(name, drawn[list(communicator.local_workers)], shapes))
+            segments.append(
+                Segment(name, drawn[list(communicator.local_workers)], shapes, weights_of(shapes))
+            )
         state = reducer.init(segments) if state is None else state
         reduced, state = reducer.reduce(inputs_of(segments), state, Step(5, number), communicator)
         for name in SHAPES:

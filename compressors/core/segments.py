@@ -27,6 +27,9 @@ class Segment(NamedTuple):
     name: str
     rows: Tensor  # [W, d], one row per local worker
     shapes: Shapes  # of the L layers in a row, in order
+    weights: Sequence[
+        Tensor
+    ] = ()  # the layers' weights, equal on all workers, as in the model; none in a test
 
     @property
     def edges(self) -> np.ndarray:
@@ -104,6 +107,7 @@ class Step(NamedTuple):
     segment: str = ""  # the segment of this ``Codec.encode`` call
     shapes: Shapes = ()  # of the segment's layers
     worker: int = 0  # id of the worker whose vector is encoded
+    weights: Sequence[Tensor] = ()  # of the segment's layers, before the step
 
     def layers(self, x: Tensor) -> Sequence[Tensor]:
         """The layers of ``x`` [d], in order; one layer if there are no shapes."""

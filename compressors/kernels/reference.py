@@ -237,7 +237,7 @@ def rules_of(
 
 def step_of(step: Step, segment: Segment) -> Step:
     """The step that a codec gets for a segment."""
-    return step._replace(segment=segment.name, shapes=segment.shapes)
+    return step._replace(segment=segment.name, shapes=segment.shapes, weights=segment.weights)
 
 
 def count_sent(compressed: Compressed, edges: np.ndarray) -> np.ndarray:

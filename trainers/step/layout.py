@@ -57,13 +57,14 @@ class Layout:
     def segments(self, flat: Tensor) -> list[Segment]:
         """Views of ``flat`` [W, D], one segment per parameter, or one for the whole model."""
         if self.scope == "global":
-            return [Segment(WHOLE, flat, self.shapes)]
+            return [Segment(WHOLE, flat, self.shapes, [p.detach() for p in self.parameters.values()])]
         rows = flat.split(self.sizes, dim=1)
         return [self.segment_of(name, r) for name, r in zip(self.names, rows, strict=True)]
 
     def segment_of(self, name: str, rows: Tensor) -> Segment:
         """The segment of the one parameter ``name``, [W, d]."""
-        return Segment(name, rows, (tuple(self.parameters[name].shape),))
+        own = self.parameters[name]
+        return Segment(name, rows, (tuple(own.shape),), [own.detach()])
 
     def views(self, row: Tensor) -> list[Tensor]:
         """Views of ``row`` [D] in the parameters' shapes."""
