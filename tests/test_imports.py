@@ -41,6 +41,7 @@ ONLY_IN = {
         "trainers/hooks/state.py",
         "trainers/hooks/fsdp.py",
         "trainers/hooks/group.py",
+        "trainers/hooks/local_steps.py",
     },
     "wandb": {"results/report/upload.py", "trainers/run/wandb_tracker.py"},
 }

@@ -7,18 +7,23 @@ from trainers.hooks.advice.advise import advise
 from trainers.hooks.compress import compress
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.hooks.fsdp import compress_replicas
+from trainers.hooks.local_steps import LocalState, local
+from trainers.local import Outer
 from trainers.step.ledger import Ledger
 
 __all__ = [
     "Communicator",
     "CompressionState",
     "Ledger",
+    "LocalState",
+    "Outer",
     "advise",
     "build_reducer",
     "compress",
     "compress_replicas",
     "compression_hook",
     "feedback",
+    "local",
     "method",
     "method_names",
 ]

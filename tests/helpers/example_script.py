@@ -6,4 +6,5 @@ import sys
 import data.torchvision_shim  # noqa: F401  torchmetrics needs it with a CPU build of torch
 
 if __name__ == "__main__":
-    runpy.run_path(sys.argv[1], run_name="__main__")
+    sys.argv = sys.argv[1:]  # as the script would have it
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -20,7 +20,7 @@ import total_error
 
 TOP_K: dict[str, Any] = {"density": 0.02}
 STEPS, HALF = 6, 3
-EXAMPLE = Path(__file__).parents[2] / "examples" / "scripts" / "checkpointed.py"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 
 
 class Script:
@@ -175,16 +175,16 @@ def by_hand(workers: int, **settings: Any) -> tuple[Tensor, dict[str, float]]:
     return explicit(workers, HALF, reducer, **settings)
 
 
-def example(process: int, processes: int, *calls: list[str]) -> list[str]:
-    """The output of examples/scripts/checkpointed.py for each of these argument lists, in order."""
+def example(process: int, processes: int, script: str, *calls: list[str]) -> list[str]:
+    """The output of ``script`` in examples/scripts for each of these argument lists, in order."""
     said = []
     for words in calls:
         with (
             patch.object(dist, "init_process_group"),
             patch.object(dist, "destroy_process_group"),
-            patch.object(sys, "argv", ["checkpointed.py", *words]),
+            patch.object(sys, "argv", [script, *words]),
             redirect_stdout(io.StringIO()) as printed,
         ):
-            runpy.run_path(str(EXAMPLE), run_name="__main__")
+            runpy.run_path(str(EXAMPLES / script), run_name="__main__")
         said.append(printed.getvalue())
     return said

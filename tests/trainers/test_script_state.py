@@ -237,8 +237,8 @@ def test_settings_that_are_none_are_refused() -> None:
 def test_the_example_continues_where_it_was(tmp_path: Path) -> None:
     saving = ["--save-every", "4", "--checkpoint", str(tmp_path)]
     calls = ["--steps", "8"], ["--steps", "6", *saving], ["--steps", "8", *saving]
-    first, second = run_in_processes(example, 2, *calls)
+    first, second = run_in_processes(example, 2, "checkpointed.py", *calls)
     assert second == ["", "", ""] and first[0] == first[2] != first[1]
     assert {path.name for path in tmp_path.iterdir()} == {"step_4", "step_8"}
-    ((alone,),) = run_in_processes(example, 1, ["--steps", "10", *saving])
+    ((alone,),) = run_in_processes(example, 1, "checkpointed.py", ["--steps", "10", *saving])
     assert alone.startswith("step 10  loss 0.") and "compression/total_error" in alone

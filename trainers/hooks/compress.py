@@ -1,6 +1,6 @@
 """Compression of a DistributedDataParallel model, in one call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
@@ -15,12 +15,14 @@ from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.hooks.preparation import Scaler
 from trainers.hooks.script_log import warn_without_loops
 
+Feedback = str | Callable[[Reducer], Reducer] | None
+
 
 def compress(
     ddp_model: DistributedDataParallel,
     compressor: str | Codec | Reducer,
     *,
-    feedback: str | Callable[[Reducer], Reducer] | None = None,
+    feedback: Feedback = None,
     seed: int = 0,
     learning_rate: float | None = None,
     scaler: Scaler | None = None,
@@ -50,6 +52,35 @@ def compress(
         )
     module = ddp_model.module
     size = sum(p.numel() for p in reduced_parameters(module).values() if p.requires_grad)
+    reducer, density = chosen_reducer(compressor, settings, feedback, size)
+    state = CompressionState(
+        reducer,
+        module,
+        process_group=ddp_model.process_group,
+        seed=seed,
+        learning_rate=learning_rate,
+        inspect=inspect,
+        scaler=scaler,
+        clip_norm=clip_norm,
+        finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
+    )
+    state.density = density
+    if state.connect().rank == 0:
+        warn_without_loops(state.layout.device)
+    ddp_model.register_comm_hook(state, compression_hook)
+    return state
+
+
+def chosen_reducer(
+    compressor: str | Codec | Reducer,
+    settings: Mapping[str, Any],
+    feedback: Feedback,
+    num_parameters: int,
+) -> tuple[Reducer, float | None]:
+    """The reducer of these arguments of ``compress``, and the constant density that was asked for, if any.
+
+    Raises ``ValueError``, one line, for unsuitable arguments.
+    """
     if isinstance(compressor, str):
         chosen = method(compressor, **settings)
     elif settings:
@@ -61,23 +92,9 @@ def compress(
     if feedback is None:
         feedback = chosen.usual_feedback
     around = feedback_named(feedback) if isinstance(feedback, str) else feedback
-    state = CompressionState(
-        build_reducer(chosen, size, around),
-        module,
-        process_group=ddp_model.process_group,
-        seed=seed,
-        learning_rate=learning_rate,
-        inspect=inspect,
-        scaler=scaler,
-        clip_norm=clip_norm,
-        finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
-    )
-    if isinstance(getattr(chosen, "schedule", Constant()), Constant):
-        state.density = getattr(chosen, "density", None)
-    if state.connect().rank == 0:
-        warn_without_loops(state.layout.device)
-    ddp_model.register_comm_hook(state, compression_hook)
-    return state
+    is_constant = isinstance(getattr(chosen, "schedule", Constant()), Constant)
+    density = getattr(chosen, "density", None) if is_constant else None
+    return build_reducer(chosen, num_parameters, around), density
 
 
 def _advice(model: object) -> str:

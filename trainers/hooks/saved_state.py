@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Real
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,16 @@ from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
 Tensors = dict[str, Tensor]
+
+
+class More(NamedTuple):
+    """Live tensors that are saved with the state of compression, by name."""
+
+    own: Tensors  # [1, ...], of this worker
+    shared: Tensors  # equal on all workers
+
+
+NOTHING = More({}, {})
 
 
 class HookState(Protocol):
@@ -41,34 +51,34 @@ class HookState(Protocol):
 
 
 @torch.no_grad()
-def save(state: HookState) -> Tensors:
+def save(state: HookState, more: More = NOTHING) -> Tensors:
     """``CompressionState.state_dict``."""
     own = state.communicator.rank
     return {
         **_facts(state),
-        **{name: tensor.clone() for name, tensor in walk(state.state, "shared", shared=True)},
-        **{f"worker/{own}/{name}": rows[0].clone() for name, rows in _per_worker(state)},
+        **{name: tensor.clone() for name, tensor in _shared(state, more)},
+        **{f"worker/{own}/{name}": rows[0].clone() for name, rows in _per_worker(state, more)},
     }
 
 
 @torch.no_grad()
-def empty(state: HookState, num_workers: int) -> Tensors:
+def empty(state: HookState, num_workers: int, more: More = NOTHING) -> Tensors:
     """``CompressionState.empty_state_dict``."""
     rank, size = state.communicator.rank, state.communicator.size
     needed = [worker for worker, _ in shares(rank, size, num_workers)]
     return {
         **_facts(state),
-        **{name: torch.zeros_like(tensor) for name, tensor in walk(state.state, "shared", shared=True)},
+        **{name: torch.zeros_like(tensor) for name, tensor in _shared(state, more)},
         **{
             f"worker/{worker}/{name}": torch.zeros_like(rows[0])
             for worker in needed
-            for name, rows in _per_worker(state)
+            for name, rows in _per_worker(state, more)
         },
     }
 
 
 @torch.no_grad()
-def load(state: HookState, saved: Mapping[str, Tensor]) -> None:
+def load(state: HookState, saved: Mapping[str, Tensor], more: More = NOTHING) -> None:
     """``CompressionState.load_state_dict``; the ``ValueError`` comes before any change.
 
     Parameters that were frozen when it was saved keep the state that they have here. If parameters were
@@ -86,13 +96,13 @@ def load(state: HookState, saved: Mapping[str, Tensor]) -> None:
             f"the state of compression was saved with another feedback than {_feedback(state.reducer)}"
         )
     layers, here = (set(each["layers"].tolist()) for each in (saved, facts))
-    if not layers <= set(map(_number_of, state.parameters)):
+    if not layers <= set(map(number_of, state.parameters)):
         raise ValueError("the state of compression must have parameters of this model alone, got others")
-    thawed = [f"/{name}/" for name in state.layout.names if _number_of(name) not in layers]
+    thawed = [f"/{name}/" for name in state.layout.names if number_of(name) not in layers]
     rank, size = state.communicator.rank, state.communicator.size
     parts = list(shares(rank, size, num_workers))
     found = {}
-    for name, rows in _per_worker(state):
+    for name, rows in _per_worker(state, more):
         if _is_of(name, thawed):
             continue
         if name.startswith("ledger/") and layers != here:
@@ -104,9 +114,9 @@ def load(state: HookState, saved: Mapping[str, Tensor]) -> None:
     for name, tensor in found.items():
         if name.startswith("state/") and not tensor.isfinite().all():  # counts may be infinite: undefined
             raise ValueError(f"the state of compression must be finite, got nan or inf in {name}")
-    shared = [(n, t) for n, t in walk(state.state, "shared", shared=True) if not _is_of(n, thawed)]
+    shared = [(n, t) for n, t in _shared(state, more) if not _is_of(n, thawed)]
     alike = {name: _like(tensor, saved, name) for name, tensor in shared}
-    for name, rows in _per_worker(state):
+    for name, rows in _per_worker(state, more):
         if name in found:
             rows[0] = found[name].to(rows.device)
     for name, tensor in shared:
@@ -125,8 +135,8 @@ def _facts(state: HookState) -> Tensors:
         "num_workers": torch.tensor(state.communicator.size),
         "learning_rate": torch.tensor(state.learning_rate, dtype=torch.float64),
         "epoch": torch.tensor(state.epoch, dtype=torch.float64),
-        "feedback": torch.tensor(_number_of(_feedback(state.reducer))),
-        "layers": torch.tensor(list(map(_number_of, state.layout.names))),
+        "feedback": torch.tensor(number_of(_feedback(state.reducer))),
+        "layers": torch.tensor(list(map(number_of, state.layout.names))),
     }
 
 
@@ -151,7 +161,7 @@ def _plain(value: object) -> str:
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
-def _number_of(text: str) -> int:
+def number_of(text: str) -> int:
     """A number in place of a text, because a saved state has tensors of fixed sizes alone."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -161,11 +171,18 @@ def _is_of(name: str, parts: list[str]) -> bool:
     return any(part in f"{name}/" for part in parts)
 
 
-def _per_worker(state: HookState) -> Iterator[tuple[str, Tensor]]:
+def _shared(state: HookState, more: More) -> Iterator[tuple[str, Tensor]]:
+    """The live tensors that are equal on all workers."""
+    yield from walk(state.state, "shared", shared=True)
+    yield from more.shared.items()
+
+
+def _per_worker(state: HookState, more: More) -> Iterator[tuple[str, Tensor]]:
     """The live tensors [1, ...] of this worker."""
     yield from walk(state.state, "state")
     for name, rows in state.ledger.totals().items():
         yield f"ledger/{name}", rows
+    yield from more.own.items()
 
 
 def _like(live: Tensor, saved: Mapping[str, Tensor], name: str) -> Tensor:

@@ -192,19 +192,24 @@ class CompressionState:
         so_far = f"step {self.step}" + (f", {self.skipped} skipped" if self.skipped else "")
         return f"{type(self).__name__}({self.reducer!r}, {len(self._described)} parameters, {so_far})"
 
-    def state_dict(self) -> saved_state.Tensors:
+    def state_dict(self, more: saved_state.More = saved_state.NOTHING) -> saved_state.Tensors:
         """A copy of everything that a training needs to go on, tensors by name.
 
         The names of this worker's tensors begin with worker/RANK; all others are equal on all workers. The
-        files of all workers together, or a distributed checkpoint, hold the whole state.
+        files of all workers together, or a distributed checkpoint, hold the whole state. ``more`` is saved,
+        and loaded, with it.
         """
-        return saved_state.save(self)
+        return saved_state.save(self, more)
 
-    def empty_state_dict(self, num_workers: int) -> saved_state.Tensors:
+    def empty_state_dict(
+        self, num_workers: int, more: saved_state.More = saved_state.NOTHING
+    ) -> saved_state.Tensors:
         """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
-        return saved_state.empty(self, num_workers)
+        return saved_state.empty(self, num_workers, more)
 
-    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+    def load_state_dict(
+        self, saved: Mapping[str, Tensor], more: saved_state.More = saved_state.NOTHING
+    ) -> None:
         """Continue from ``saved``, bit-identical with the same number of workers.
 
         With another number, a new worker gets the mean of the residuals of the old workers that overlap its
@@ -212,7 +217,7 @@ class CompressionState:
         Parameters that were frozen when it was saved begin without a residual; then, and if parameters were
         frozen since, the sums of ``metrics`` begin anew. Raises ``ValueError`` for a state that does not fit.
         """
-        saved_state.load(self, saved)
+        saved_state.load(self, saved, more)
         self._everyones = None
 
     def metrics(self) -> dict[str, float]:

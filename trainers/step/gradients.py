@@ -119,7 +119,7 @@ class WorkerGradients:
             norms = [torch.nn.utils.get_total_norm(views) for views in self.views]
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
-            _first_bad(self.views[row], worker, self.layout)
+            first_bad(self.views[row], worker, self.layout)
             # an overflowed norm: clipping would set the gradient to 0
             or (encode_fault(worker, 0, self.layout) if self.clip_norm is not None else 0)
             for row, (worker, fine) in enumerate(zip(self.communicator.local_workers, finite, strict=True))
@@ -191,7 +191,7 @@ class AnalyticGradients:
         fault = 0
         if not math.isfinite(total):
             bad = [
-                _first_bad(self.layout.views(row), worker, self.layout)
+                first_bad(self.layout.views(row), worker, self.layout)
                 for row, worker in zip(self.flat, self.communicator.local_workers, strict=True)
             ]
             fault = max(bad)
@@ -222,7 +222,7 @@ def seed_worker(seed: int, step: int, worker: int) -> None:
         torch.default_generator.manual_seed(number)
 
 
-def _first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:
+def first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:
     """``encode_fault`` of a worker's first layer that is not finite; 0 if only a norm or sum overflowed."""
     for layer, view in enumerate(views):
         if not view.isfinite().all():

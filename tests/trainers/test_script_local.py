@@ -1,0 +1,149 @@
+"""Local steps in a script, compared with a run: weights, metrics, saved state, refusals."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from local_cases import HALF, H, Script, all_cases, as_in_a_run
+from processes import run_in_processes
+from resuming import config_of, train
+from script_cases import example
+from torch import nn
+
+import total_error
+from trainers.comm.communicator import Communicator
+from trainers.run.build import build_training
+
+Found = list[dict[str, Any]]
+ROUNDS = 4
+RUN = (
+    *("model=mlp", "data=digits", "workers=2", "trainer.batch_size=8", "trainer.evaluate_every=100"),
+    *("local=steps", f"local.steps={H}", f"trainer.steps={ROUNDS}", "trainer.log_every=1"),
+    *("optimizer=adamw", "optimizer.lr=0.003", "optimizer.no_decay=[]", "schedule=constant"),
+)
+CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+    (("compressor=none",), {"compressor": "none"}),
+    (("compressor=top_k", "budget.density=0.05"), {"compressor": "top_k", "density": 0.05}),
+    (
+        ("compressor=qsgd", "local.outer.lr=1", "local.outer.momentum=0", "local.outer.nesterov=false"),
+        {"compressor": "qsgd", "outer": {"lr": 1, "momentum": 0, "nesterov": False}},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoint")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Found:
+    return run_in_processes(all_cases, 2, str(folder))
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_weights_and_metrics_are_those_of_a_run(tmp_path: Path) -> None:
+    training = build_training(config_of(tmp_path, *RUN), Communicator(2), torch.device("cpu"))
+    batches = [
+        [tuple(batch) for batch in of_workers]
+        for step in range(ROUNDS)
+        for of_workers in training.loader.batches(step)
+    ]
+    cases = [settings for _, settings in CASES]
+    found = run_in_processes(as_in_a_run, 2, training.model, batches, *cases)
+    for place, (overrides, _) in enumerate(CASES):
+        run = train(config_of(tmp_path / str(place), *RUN, *overrides))
+        for result in (own[place] for own in found):
+            for name, weight in result["weights"].items():
+                assert torch.equal(weight, run["tensors"][f"shared/model/{name}"]), (overrides, name)
+            known = result["metrics"].keys() & run["summary"].keys()
+            assert {"comm/bytes_sent_total", "compression/total_error", "local/steps"} <= known
+            assert {n: result["metrics"][n] for n in known} == {n: run["summary"][n] for n in known}
+
+
+def test_a_script_resumes_bit_for_bit_between_two_synchronisations(found: Found) -> None:
+    for result in found:
+        own = result["resumed"]
+        assert own["same"] and own["copied"] and own["known"]
+    assert torch.equal(found[0]["resumed"]["state"], found[1]["resumed"]["state"])
+
+
+def test_one_process_continues_what_two_have_saved(found: Found, folder: Path, alone: None) -> None:
+    script = Script()
+    with pytest.raises(ValueError, match=r"must have worker/1/state/residual/"):
+        script.local.load_state_dict({**script.local.state_dict(), "num_workers": torch.tensor(2)})
+    saved = script.local.empty_state_dict(2)
+    dcp.load({"local": saved}, checkpoint_id=folder, no_dist=True)
+    script.local.load_state_dict(saved)
+    assert script.local.local_step == HALF and script.local.compression.step == HALF // H
+    rows = [result["resumed"]["own"] for result in found]
+    for name, tensor in script.local.state_dict().items():
+        if name.startswith("worker/0/") and tensor.is_floating_point():
+            both = [own[name.replace("/0/", f"/{worker}/", 1)].double() for worker, own in enumerate(rows)]
+            assert torch.equal(tensor, ((both[0] + both[1]) / 2).to(tensor.dtype)), name
+        if name.startswith(("weights/", "outer/")):
+            assert torch.equal(tensor, rows[0][name]), name
+    assert script.local.step() is True
+
+
+def test_a_scaler_changes_nothing_and_skips_a_step_of_one_process(found: Found) -> None:
+    for result in found:
+        own = result["scaled"]
+        assert own["same"] and own["finite"]
+    assert [result["scaled"]["scale"] for result in found] == [1024.0, 512.0]
+
+
+def test_what_is_refused_in_all_processes(found: Found) -> None:
+    for result in found:
+        said = result["refused"]
+        for name, expected in {
+            "ddp": r"ValueError: local needs a plain module in each process, got one with Distributed.*",
+            "twice": r"ValueError: local needs a model that it was not called for before",
+            "others": r"ValueError: local needs the same model, steps and outer optimizer in all processes",
+            "thawed": r"ValueError: 0\.weight was frozen when local was called, .*",
+            "nan": r"NonFiniteGradientError: step 3: the gradient of worker 1 is not finite in layer 0\.0.*",
+        }.items():
+            assert re.fullmatch(expected, said[name]), (name, said[name])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"steps": 0}, r"^local\.steps must be an integer from 1 to 1000000, got 0$"),
+        ({"outer": {"lr": 1, "momentum": 0}}, r"^local\.outer\.nesterov needs local\.outer\.momentum > 0"),
+        ({"compressor": "top_kk"}, r"^compressor must be one of "),
+        ({"density": 0.1}, r"^density has no effect: "),
+    ],
+)
+def test_settings_that_are_refused(settings: dict[str, Any], words: str, alone: None) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match=words):
+        total_error.local(model, optimizer, **settings)
+    total_error.local(model, optimizer)  # the refused call has left nothing behind
+
+
+def test_an_optimizer_of_other_parameters_is_refused(alone: None) -> None:
+    with pytest.raises(ValueError, match=r"^local needs an optimizer of the model's parameters alone$"):
+        total_error.local(nn.Linear(2, 2), torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1))
+
+
+def test_the_example_continues_where_it_was(tmp_path: Path) -> None:
+    saving = ["--save-every", "15", "--checkpoint", str(tmp_path)]
+    calls = ["--steps", "30"], ["--steps", "25", *saving], ["--steps", "30", *saving]
+    first, second = run_in_processes(example, 2, "local_steps.py", *calls)
+    assert second == ["", "", ""] and first[0] == first[2] != first[1]
+    ((alone,),) = run_in_processes(example, 1, "local_steps.py", ["--steps", "40", *saving])
+    assert alone.endswith("in 4 synchronisations\n")

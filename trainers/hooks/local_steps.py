@@ -1,0 +1,199 @@
+"""Local steps in your own script: every process trains by itself between two synchronisations.
+
+    local = total_error.local(model, optimizer, steps=50, compressor="top_k", density=0.01)
+    loss.backward()
+    local.step()  # in the place of optimizer.step()
+
+Pseudo-gradients take the place of gradients in ``CompressionState``; see ``trainers/local.py``.
+"""
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.api import Codec, Reduced, Reducer
+from trainers.comm.communicator import Communicator
+from trainers.hooks import saved_state
+from trainers.hooks.compress import Feedback, chosen_reducer
+from trainers.hooks.group import together
+from trainers.hooks.script_log import Target, require_target, warn_without_loops, write
+from trainers.hooks.state import CompressionState
+from trainers.local import LocalSteps, Outer
+from trainers.step.gradients import first_bad, raise_together
+
+_WRAPPERS = (DistributedDataParallel, FullyShardedDataParallel, FSDPModule)
+_taken: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with local steps
+
+
+def local(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    steps: int = 50,
+    compressor: str | Codec | Reducer = "none",
+    outer: Outer | Mapping[str, Any] | None = None,
+    feedback: Feedback = None,
+    seed: int = 0,
+    process_group: dist.ProcessGroup | None = None,
+    inspect: Callable[[Reduced], None] | None = None,
+    **settings: Any,
+) -> "LocalState":
+    """Local steps of ``model``, a plain module in each process, by ``optimizer``; returns their state.
+
+    All processes of ``process_group``, by default all, call it together, and start from the weights and
+    buffers of the first one. They synchronise after every ``steps`` = H steps. ``outer`` is the outer
+    optimizer, or its settings; by default that of DiLoCo. The other arguments are those of ``compress``.
+    Feedback in units of the step uses the outer rate. Raises ``ValueError``, one line, for unsuitable
+    arguments, a model that is wrapped or has local steps already, an optimizer of parameters that are not the
+    model's, and other models or settings in other processes.
+    """
+    for module in model.modules():
+        if isinstance(module, _WRAPPERS):
+            kind = "fully_shard" if isinstance(module, FSDPModule) else type(module).__name__
+            raise ValueError(f"local needs a plain module in each process, got one with {kind}")
+        if module in _taken:
+            raise ValueError("local needs a model that it was not called for before")
+    if not isinstance(outer, Outer):
+        outer = Outer(**(outer or {}))
+    known = set(map(id, model.parameters()))
+    if not all(id(p) in known for group in optimizer.param_groups for p in group["params"]):
+        raise ValueError("local needs an optimizer of the model's parameters alone")
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    reducer, density = chosen_reducer(compressor, settings, feedback, size)
+    device = next(model.parameters()).device
+    rank, n = dist.get_rank(process_group), dist.get_world_size(process_group)
+    communicator = Communicator(n, rank=rank, world_size=n, device=device, group=process_group)
+    compression = CompressionState(
+        reducer, model, seed=seed, learning_rate=outer.lr, communicator=communicator, inspect=inspect
+    )
+    compression.density = density
+    state = LocalState(model, optimizer, LocalSteps(steps=steps, outer=outer), compression)
+    if rank == 0:
+        warn_without_loops(device)
+    _taken.update(model.modules())
+    return state
+
+
+class LocalState:
+    """State of local steps: shared weights, outer optimizer, ``compression`` of the pseudo-gradients.
+
+    ``local`` makes it. Set ``compression.epoch`` if the reducer depends on epochs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: LocalSteps,
+        compression: CompressionState,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.settings = settings
+        self.compression = compression
+        self.parameters = compression.layout.parameters  # that are trained
+        self._steps = torch.tensor(0)
+        with together("total_error.local"):
+            self._start_alike()
+        self.shared = {name: nn.Parameter(p.detach().clone()) for name, p in self.parameters.items()}
+        self.outer = settings.outer.make(self.shared.values())
+        if settings.outer.momentum:  # zeros, as before a first step; a saved state always has them
+            for value in self.shared.values():
+                self.outer.state[value]["momentum_buffer"] = torch.zeros_like(value.data)
+
+    def _start_alike(self) -> None:
+        """Take over weights and buffers of the first process."""
+        tensors = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        described = [(name, str(t.dtype), list(t.shape), t.requires_grad) for name, t in tensors.items()]
+        own = saved_state.number_of(repr((described, self.settings)))
+        everyones = self.compression.communicator.collect(torch.tensor([own]))
+        if len(everyones.unique()) > 1:
+            raise ValueError("local needs the same model, steps and outer optimizer in all processes")
+        self.compression.communicator.broadcast([t.detach() for t in tensors.values()])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.compression!r}, {self.local_step} local steps)"
+
+    @property
+    def local_step(self) -> int:
+        """Local steps so far."""
+        return int(self._steps)
+
+    def step(self, scaler: torch.amp.GradScaler | None = None) -> bool:
+        """Call ``optimizer.step()``, or ``scaler.step(optimizer)``; returns whether processes synchronised.
+
+        Raises ``NonFiniteGradientError``, in all processes, for weights that are not finite then, and
+        ``ValueError`` for a parameter that was frozen when this state was made.
+        """
+        self.optimizer.step() if scaler is None else scaler.step(self.optimizer)
+        self._steps += 1
+        if self.local_step % self.settings.steps:
+            return False
+        with together(f"the synchronisation after local step {self.local_step}"):
+            self._synchronise()
+        return True
+
+    @torch.no_grad()
+    def _synchronise(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and name not in self.parameters:
+                raise ValueError(f"{name} was frozen when local was called, so it cannot be trained")
+        communicator, layout = self.compression.communicator, self.compression.layout
+        moved = {name: self.shared[name] - p for name, p in self.parameters.items()}
+        fault = first_bad(list(moved.values()), communicator.rank, layout)
+        raise_together(communicator, layout, self.local_step - 1, fault)
+        self.compression.reduce(moved, last=True)
+        for name, value in self.shared.items():
+            value.grad = moved[name]
+        self.outer.step()
+        self.outer.zero_grad()
+        for name, parameter in self.parameters.items():
+            parameter.copy_(self.shared[name])
+        communicator.broadcast(list(self.model.buffers()))
+
+    def _more(self) -> saved_state.More:
+        """Live tensors to save, beside those of the compression."""
+        own = {f"weights/{name}": p.detach().unsqueeze(0) for name, p in self.parameters.items()}
+        own |= {f"buffers/{name}": b.unsqueeze(0) for name, b in self.model.named_buffers()}
+        shared = {f"weights/{name}": value.detach() for name, value in self.shared.items()}
+        for name, value in self.shared.items():
+            shared |= {f"outer/{name}": moment for moment in self.outer.state[value].values()}
+        return saved_state.More(own, shared | {"local_step": self._steps})
+
+    def state_dict(self) -> saved_state.Tensors:
+        """A copy of everything that a training needs to go on, but for the moments of ``optimizer``.
+
+        It has the shared weights, and the weights and buffers of this process, but no frozen parameters. The
+        names of this worker's tensors begin with worker/RANK; all others are equal on all workers. Each
+        process saves its own ``optimizer.state_dict()``.
+        """
+        return self.compression.state_dict(self._more())
+
+    def empty_state_dict(self, num_workers: int) -> saved_state.Tensors:
+        """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
+        return self.compression.empty_state_dict(num_workers, self._more())
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """As ``CompressionState.load_state_dict``; weights of other workers become means as residuals do."""
+        self.compression.load_state_dict(saved, self._more())
+
+    def metrics(self) -> dict[str, float]:
+        """Those of ``compression``, whose steps are synchronisations, and local steps so far."""
+        return self.compression.metrics() | {"local/steps": self.local_step}
+
+    def summary(self) -> dict[str, float]:
+        """Those of ``compression``, and local steps; all processes call it together."""
+        return self.compression.summary() | {"local/steps": self.local_step}
+
+    def log(self, target: Target, **more: float) -> dict[str, float]:
+        """Write ``metrics()`` and ``more`` of this local step, as ``CompressionState.log``; returns them."""
+        require_target(target)
+        found = self.metrics() | more
+        write(target, found, self.local_step)
+        return found
