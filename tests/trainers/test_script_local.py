@@ -29,6 +29,7 @@ RUN = (
 CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("compressor=none",), {"compressor": "none"}),
     (("compressor=top_k", "budget.density=0.05"), {"compressor": "top_k", "density": 0.05}),
+    (("compressor=visible",), {"compressor": "visible"}),
     (
         ("compressor=qsgd", "local.outer.lr=1", "local.outer.momentum=0", "local.outer.nesterov=false"),
         {"compressor": "qsgd", "outer": {"lr": 1, "momentum": 0, "nesterov": False}},

@@ -59,8 +59,7 @@ def local(
             raise ValueError(f"local needs a plain module in each process, got one with {kind}")
         if module in _taken:
             raise ValueError("local needs a model that it was not called for before")
-    if not isinstance(outer, Outer):
-        outer = Outer(**(outer or {}))
+    outer = outer if isinstance(outer, Outer) else Outer(**(outer or {}))
     known = set(map(id, model.parameters()))
     if not all(id(p) in known for group in optimizer.param_groups for p in group["params"]):
         raise ValueError("local needs an optimizer of the model's parameters alone")
@@ -81,10 +80,7 @@ def local(
 
 
 class LocalState:
-    """State of local steps: shared weights, outer optimizer, ``compression`` of the pseudo-gradients.
-
-    ``local`` makes it. Set ``compression.epoch`` if the reducer depends on epochs.
-    """
+    """Shared weights, outer optimizer and ``compression`` of a script's local steps; ``local`` makes it."""
 
     def __init__(
         self,
@@ -148,14 +144,18 @@ class LocalState:
         moved = {name: self.shared[name] - p for name, p in self.parameters.items()}
         fault = first_bad(list(moved.values()), communicator.rank, layout)
         raise_together(communicator, layout, self.local_step - 1, fault)
+        self._take_over()  # a method may read the weights, which are equal on all workers
         self.compression.reduce(moved, last=True)
         for name, value in self.shared.items():
             value.grad = moved[name]
         self.outer.step()
         self.outer.zero_grad()
+        self._take_over()
+        communicator.broadcast(list(self.model.buffers()))
+
+    def _take_over(self) -> None:
         for name, parameter in self.parameters.items():
             parameter.copy_(self.shared[name])
-        communicator.broadcast(list(self.model.buffers()))
 
     def _more(self) -> saved_state.More:
         """Live tensors to save, beside those of the compression."""
@@ -184,7 +184,7 @@ class LocalState:
         self.compression.load_state_dict(saved, self._more())
 
     def metrics(self) -> dict[str, float]:
-        """Those of ``compression``, whose steps are synchronisations, and local steps so far."""
+        """Those of ``compression``, whose steps are synchronisations, and local steps."""
         return self.compression.metrics() | {"local/steps": self.local_step}
 
     def summary(self) -> dict[str, float]:
