@@ -49,7 +49,8 @@ class BinMeans(Codec):
         number, wide = 2**self.bits, x.double()
         centred = wide - wide.mean()
         width = self.deviations * centred.square().sum().div(max(1, len(x) - 1)).sqrt() / number
-        codes = (centred / width.where(width > 0, 1) + number // 2).round().clamp(0, number - 1).long()
+        bins = (centred / width.where(width > 0, 1) + number // 2).round().nan_to_num(0)
+        codes = bins.clamp(0, number - 1).long()
         sums = torch.zeros(number, dtype=torch.float64, device=x.device).index_add_(0, codes, wide)
         counts = codes.bincount(minlength=number)
         means = (sums / counts.clamp(min=1)).to(torch.float32)

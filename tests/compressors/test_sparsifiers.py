@@ -10,6 +10,7 @@ from compressors.api import Codec, Step, elements_of
 from compressors.core.norms import squared_norm
 from compressors.hard_threshold import HardThreshold
 from compressors.random_block import RandomBlock
+from contract.cases import weights_of
 
 numbers = st.floats(-1e3, 1e3, width=32)
 vectors = arrays.arrays("float32", st.integers(1, 200), elements=numbers).map(torch.from_numpy)
@@ -25,10 +26,10 @@ steps = st.builds(
 
 def encode(codec, x, where=None):
     """The payload, the residual, and the vector C(x)."""
-    rest = x.clone()
-    payload = codec.encode(rest, where or Step(0, 0))
+    rest, where = x.clone(), where or Step(0, 0)
+    payload = codec.encode(rest, where)
     sent = torch.zeros_like(x)
-    payload.add_to(sent)
+    codec.add(payload, sent, where)
     return payload, rest, sent
 
 
@@ -37,8 +38,9 @@ def encode(codec, x, where=None):
 def test_every_sparsifier_sends_or_keeps_each_entry(x, density, where):
     for case in EXACT:
         codec = case.method(density=density, threshold=density)
+        where = where._replace(shapes=((len(x),),), weights=weights_of(((len(x),),)))
         payload, rest, sent = encode(codec, x, where)
-        positions = payload.positions(len(x))
+        positions = codec.positions(payload, len(x), where)
         assert torch.equal(rest + sent, x)
         assert len(positions.unique()) == len(positions) == len(payload.values)
         assert torch.equal(sent[positions], payload.values)

@@ -18,11 +18,15 @@ from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
+from contract.cases import weights_of
 from trainers.comm.communicator import Communicator
 
 W, D = 3, 500
 GATHERED = [
-    c for c in cases() if is_codec(c.method()) and not c.method().traits.linear and c.method().traits.exact
+    case
+    for case in cases()
+    if is_codec(case.method()) and case.method().traits.exact
+    if not (case.method().traits.linear or case.method().traits.of_senders)
 ]
 every_case = pytest.mark.parametrize("case", [pytest.param(case, id=str(case)) for case in GATHERED])
 # Codes of values do not depend on the method: one code with every method, and one method with every code
@@ -45,7 +49,7 @@ def segments_of(rows: torch.Tensor, *sizes: int) -> list[Segment]:
     for number, part in enumerate(rows.split(sizes, 1)):
         size, third = part.shape[1], part.shape[1] // 3
         shapes = ((third,), (size - third,)) if number == 1 else ((size,),)
-        found.append(Segment(f"s{number}", part, shapes))
+        found.append(Segment(f"s{number}", part, shapes, weights_of(shapes)))
     return found
 
 

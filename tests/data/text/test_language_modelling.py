@@ -69,7 +69,7 @@ def test_python_docs_need_no_files() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"objective": "both"}, "data.objective must be next_token or masked, got 'both'"),
+        ({"objective": "both"}, "data.objective must be next_token, windows or masked, got 'both'"),
         ({"lowercase": "no"}, "data.lowercase must be true or false, got 'no'"),
         ({"vocabulary_size": 2}, "data.vocabulary_size must be an integer >= 3, got 2"),
         ({"evaluation_tokens": 1}, "data.evaluation_tokens must be an integer >= 2, got 1"),
