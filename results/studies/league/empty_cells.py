@@ -5,18 +5,21 @@ from statistics import fmean
 
 from results.compare.knobs import TOLERANCE
 from results.read.run import Run
-from results.studies.league.methods import method_names
 from results.studies.league.scores import TaskRuns, mean_bytes_sent
 from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS
 from results.studies.league.trials import Outcome, Trial, ended_trials
 
 
 def empty_cells(found: Sequence[TaskRuns], runs: Sequence[Run]) -> list[tuple[str, str, list[int], str]]:
-    """Method, task, budgets and reason, from all finished and failed trials beside ``runs``."""
+    """Method, task, budgets and reason, from all finished and failed trials beside ``runs``.
+
+    A method without any trial has not entered the league: it is no part of the page.
+    """
     tried: dict[Trial, Outcome] = {}
     for folder in sorted({run.path.parents[1] for run in runs}):
         tried |= ended_trials(folder)
-    methods = {*method_names(), *(trial.method for trial in tried)} - {BASELINE}
+    excluded_ones = {name for task in TASKS.values() for name in task.excluded}
+    methods = {*excluded_ones, *(trial.method for trial in tried)} - {BASELINE}
     cells: dict[tuple[str, str, str], list[int]] = {}
     for one in found:
         dense_bytes = mean_bytes_sent(one.dense)
