@@ -30,7 +30,7 @@ class TopK(CodecWithDensity):
         {"density": 0.1},
         {"density": 0.1, "schedule": {"kind": "step", "milestones": [1, 3], "factor": 0.7}},
     )
-    waits = ("G", "1 + G", "")
+    waits = ("G", "G", "")
 
     def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
         return math.sqrt(1 - self.elements_at(step, size) / max(1, size)), 0.0
