@@ -55,7 +55,8 @@ def _times(options: Options, yardstick: Yardstick, case: Case, drawn: Tensor) ->
     size = flat.shape[1]
     reducer = case.reducer(DENSITY, size)
     communicator = Communicator(1, device=options.device)
-    reduction = Reduction(reducer, [Segment(WHOLE, flat, ((size,),))], communicator)
+    weights = [200 * drawn[0]]  # of which a gradient changes about half after a cast to bfloat16
+    reduction = Reduction(reducer, [Segment(WHOLE, flat, ((size,),), weights)], communicator)
 
     def before() -> None:
         flat.copy_(drawn)  # a method may write the mean into the gradients

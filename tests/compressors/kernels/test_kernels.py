@@ -27,6 +27,7 @@ from compressors.hard_threshold import HardThreshold
 from compressors.kernels.choice import backend_of, choose, chosen, describe
 from compressors.kernels.cpu.table import _PIECE
 from compressors.top_k import TopK
+from contract.cases import weights_of
 
 CPU = torch.device("cpu")
 BACKEND = backend_of(CPU)
@@ -64,7 +65,8 @@ def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[
     """Means, residuals, errors, norms, counts and bytes of each step."""
     flat = torch.zeros_like(gradients[0])
     if scope == "global":
-        segments = [Segment("model", flat, tuple((size,) for size in sizes))]
+        shapes = tuple((size,) for size in sizes)
+        segments = [Segment("model", flat, shapes, weights_of(shapes))]
     else:
         segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split(sizes, 1))]
     state, communicator, found = reducer.init(segments), communicator_for(reducer, W), []
