@@ -7,6 +7,7 @@ makes background processes and their children ignore SIGINT; the default handler
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from processes import start_server
 
         start_server()
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Restore the variables of sweeps, so that the next program does not belong to this test's sweep."""
+    before = _of_sweeps()
+    yield
+    for name, value in _of_sweeps().items():
+        if name not in before:
+            del os.environ[name]
+        elif value != before[name]:
+            os.environ[name] = before[name]
+
+
+def _of_sweeps() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("TOTAL_ERROR_", "HYDRA_"))}
