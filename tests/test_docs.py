@@ -18,6 +18,7 @@ from methods import named, reduce_once
 from benchmarks.gpu.sizes import SIZES
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
+from compressors.named import method_names
 from results import header
 from trainers.comm.links import all_reduce_bytes, gather_bytes
 from trainers.network_model.break_even import StepCost, break_even
@@ -122,6 +123,10 @@ def test_every_metric_is_explained() -> None:
             r'"((?:compression|comm|train|test|time|convex|diagnostics)/[a-z_]+)', source.read_text()
         ):
             assert f"`{name}" in reference, name
+
+
+def test_the_readme_counts_the_methods() -> None:
+    assert f"{len(set(method_names()) - {'none'})} of them" in README
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/add_a_compressor.md"])
