@@ -1,13 +1,15 @@
 """Cost of encoded messages: bytes per element sent, and time to write, read and reduce.
 
-    python benchmarks/coding.py [--rounds 15] [--densities 0.001 0.01 0.1]
+    python benchmarks/coding.py [--rounds 15] [--densities 0.001 0.01 0.1] [--rates 1e-7 1e-6 1e-5]
 
 First table: one worker's message of ResNet-18's 11,173,962 elements in 62 layers, normal draws of which a
 threshold keeps each density. It gives the bytes per kept element and the lower bound, value bytes plus
 log2 C(D, k) / 8 per element; the milliseconds to write the message, and to read it and add its values to the
 sum over workers, also as ratios to one in-place add of D numbers. Second table: whole reductions with error
 feedback and a hard threshold, for 1 and 8 workers in one process, without and with an encoding, including the
-ledger's error. Results are medians over rounds (``rounds.py``).
+ledger's error. Third table: deltas of as many weights, drawn from N(0, 0.02^2) in fp32 and rounded to bf16,
+after a step by each rate up or down, as a first step of Adam is. The time to write is that of comparison and
+message, without fingerprints. Results are medians over rounds (``rounds.py``).
 """
 
 import argparse
@@ -21,6 +23,8 @@ from benchmarks.pages import columns, head, row
 from benchmarks.rounds import Work, median_ms, ratio, seconds_in_rounds
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
+from compressors.encoding.all_gather import index_codes
+from compressors.encoding.changes import apply_changes
 from compressors.encoding.index_codes import IndexCodes
 from compressors.encoding.messages import Format, read, write
 from compressors.encoding.settings import Encoding
@@ -28,6 +32,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 from trainers.comm.communicator import Communicator
+from trainers.deltas.delta import as_seen, change_of, encode
 from trainers.step.ledger import Ledger
 
 SIZE = 11_173_962
@@ -122,10 +127,39 @@ def measure_reductions(num_workers: int, density: float, rounds: int) -> None:
         print(row(num_workers, f"{density:.1%}", name, *sent, *times), flush=True)
 
 
+def measure_deltas(rounds: int, rates: list[float]) -> None:
+    """Print the third table."""
+    draw = torch.Generator().manual_seed(0)
+    weights = 0.02 * torch.randn(SIZE, generator=draw)
+    directions = torch.randn(SIZE, generator=draw).sign()
+    old = as_seen({"w": weights}, torch.bfloat16)
+    names = ("changed", "bits per change", "whole over delta", "write, ms", "/ copy", "apply, ms", "/ copy")
+    print("\n" + columns("rate", *names, text=1))
+    for rate in rates:
+        new = as_seen({"w": weights - rate * directions}, torch.bfloat16)
+        delta, words = encode(old, new), old["w"].view(torch.int16).clone()
+        message = delta.changed["w"].numpy()
+        work: Work = {
+            "copy": lambda words=words: words.copy_(old["w"].view(torch.int16)),
+            "write": lambda new=new: change_of(old["w"], new["w"]),
+            "apply": lambda words=words, message=message: apply_changes(
+                message, words.numpy(), index_codes()
+            ),
+        }
+        found = seconds_in_rounds(work, rounds)
+        times = []
+        for name in ("write", "apply"):
+            times += [f"{median_ms(found[name]):.1f}", f"{ratio(found[name], found['copy']):.1f}"]
+        bits = 8 * delta.num_bytes / delta.num_changed
+        saved = new["w"].nbytes / delta.num_bytes
+        print(row(f"{rate:g}", f"{delta.density:.2%}", f"{bits:.1f}", f"{saved:.1f}", *times), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--densities", type=float, nargs="+", default=[0.001, 0.01, 0.1])
+    parser.add_argument("--densities", type=float, nargs="*", default=[0.001, 0.01, 0.1])
+    parser.add_argument("--rates", type=float, nargs="*", default=[1e-7, 1e-6, 1e-5])
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(head("Encoded messages", "python benchmarks/coding.py"))
@@ -135,6 +169,7 @@ def main() -> None:
     for num_workers in (1, 8):
         for density in options.densities:
             measure_reductions(num_workers, density, options.rounds)
+    measure_deltas(options.rounds, options.rates)
 
 
 if __name__ == "__main__":

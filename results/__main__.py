@@ -1,4 +1,4 @@
-"""Command line of results: ``python -m results table|figures|report|budget|breakeven|study|archive``."""
+"""Command line of results: ``python -m results COMMAND``."""
 
 import importlib
 import sys
@@ -11,6 +11,7 @@ COMMANDS = {  # name: module of this package with a function ``main``, one line 
     "breakeven": (".predicted_steps", "predicted steps of methods over a network, and the fastest"),
     "study": (".studies.catalogue", "a study's page, tables and figures"),
     "archive": (".archive", "a study's finished runs in one file, and back"),
+    "deltas": (".deltas", "what a lossless delta between two checkpoints would save"),
 }
 EXTRAS = {  # package that these commands import: extras of pyproject.toml to install
     **dict.fromkeys(("hydra", "omegaconf", "pandas", "pydantic", "rich", "scipy", "yaml"), "lab,results"),

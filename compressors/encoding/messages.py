@@ -55,8 +55,8 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
     """
     code = form.encoding.values
     counts = _counts(form, positions)
-    which, indices = (DRAWN, []) if drawn else _write_positions(form, positions)
-    head = bytes([which | VALUES.index(code) << 4]) + _varint(len(positions))
+    which, indices = (DRAWN, []) if drawn else write_positions(form, positions)
+    head = bytes([which | VALUES.index(code) << 4]) + varint(len(positions))
     scales, codes = encode_values(code, values, counts)
     parts = [("metadata", np.frombuffer(head, dtype=np.uint8))]
     parts += [("indices", part) for part in indices]
@@ -72,7 +72,7 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
     Raises ``BadMessageError`` if ``write`` cannot produce these codes, lengths, ranges, order or unused bits
     for the same ``form``. Does not check that the code is the smallest.
     """
-    reader = _Reader(message)
+    reader = Reader(message)
     codes = int(reader.take(1)[0])
     allowed = (DRAWN,) if drawn is not None else _ALLOWED[form.encoding.indices]
     if codes & 15 not in allowed or codes >> 4 != VALUES.index(form.encoding.values):
@@ -81,7 +81,7 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
     if k > form.size:
         raise BadMessageError(f"it announces {k} of {form.size} elements")
     if drawn is None:
-        positions = _read_positions(form, reader, codes & 15, k)
+        positions = read_positions(form, reader, codes & 15, k)
     else:
         positions = drawn
         if k != len(drawn):
@@ -98,13 +98,13 @@ def largest_message(form: Format) -> int:
     return 64 + len(form.edges) * 4 + form.size * (8 + form.dtype.itemsize + 1)
 
 
-def _write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.ndarray]]:
+def write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.ndarray]]:
     """The code and bytes of the positions, by the smallest permitted code; the first one in a tie."""
     k, allowed = len(positions), _ALLOWED[form.encoding.indices]
     taken = {PLAIN: k * form.index_type.itemsize, BITMAP: -(-form.size // 8)}
     if RICE in allowed:
         widths, unary_bytes = form.codes.widths(positions)
-        length = _varint(unary_bytes)
+        length = varint(unary_bytes)
         taken[RICE] = len(length) + len(widths) + low_bytes(widths, k) + unary_bytes
     which = min(allowed, key=taken.__getitem__)
     if which == PLAIN:
@@ -115,7 +115,8 @@ def _write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.
     return which, [np.frombuffer(length, dtype=np.uint8), widths, low, unary]
 
 
-def _read_positions(form: Format, reader: "_Reader", code: int, k: int) -> np.ndarray:
+def read_positions(form: Format, reader: "Reader", code: int, k: int) -> np.ndarray:
+    """The ``k`` positions, [k] int64, of ``write_positions``' ``code``. Raises ``BadMessageError``."""
     if code == PLAIN:
         plain = reader.take(k * form.index_type.itemsize).copy().view(form.index_type).astype(np.int64)
         if k and (plain[0] < 0 or plain[-1] >= form.size or (np.diff(plain) <= 0).any()):
@@ -136,7 +137,7 @@ def _counts(form: Format, positions: np.ndarray) -> np.ndarray:
     return np.diff(np.searchsorted(positions, form.edges))
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Varint: 7 bits per byte, lowest first; only the last byte is below 128."""
     found = bytearray()
     while number >= 128:
@@ -145,7 +146,7 @@ def _varint(number: int) -> bytes:
     return bytes(found) + bytes([number])
 
 
-class _Reader:
+class Reader:
     """Sequential reader of a message, which refuses to read beyond its end."""
 
     def __init__(self, message: np.ndarray) -> None:

@@ -16,7 +16,16 @@ main = command_of_results()
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert list(COMMANDS) == ["table", "figures", "report", "budget", "breakeven", "study", "archive"]
+    assert list(COMMANDS) == [
+        "table",
+        "figures",
+        "report",
+        "budget",
+        "breakeven",
+        "study",
+        "archive",
+        "deltas",
+    ]
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
@@ -37,7 +46,7 @@ def test_every_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFi
         ),
         (
             ["tables"],
-            "error: no command 'tables'; there are table, figures, report, budget, breakeven, study, archive",
+            f"error: no command 'tables'; there are {', '.join(COMMANDS)}",
         ),
         (["study"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
         (["study", "--root", "x"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
@@ -97,6 +106,7 @@ MODEL = "breakeven --bandwidth 1gbit --workers 2 --model mlp"
         ("study main LONE", ALONE),
         ("study regret LONE", ALONE),
         ("study lambda_vs_k LONE", ALONE),
+        ("deltas /nowhere /nowhere", "no file or folder /nowhere"),
         (f"{LEAGUE} --add top_k", "--add takes compressor=NAME, got top_k"),
         (f"{LEAGUE} --add compressor=nothing", "Could not find 'compressor/nothing': There are accordion,"),
         (f"{LEAGUE} --task madelon", "--task, --set and --knob need --run or --add"),

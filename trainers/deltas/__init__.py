@@ -1,0 +1,1 @@
+"""Lossless differences between versions of weights: encoding, files, and folders of versions."""
