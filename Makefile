@@ -8,6 +8,7 @@
 #   league           every method at three byte budgets on four tasks, all tuned in the same way, three seeds; some twenty hours
 #   main             the main job with four methods and three seeds; half an hour
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
+#   why              measures of the finished runs of league and cifar10 beside their quality, and Top-k of two scopes; minutes
 #   wikitext2        the small LSTM on the whole of WikiText-2, with DATA_DIR=its folder; some three hours on one core
 # make paper   the figures of the paper's sweeps, from their runs in OUTPUTS/paper: docs/guides/reproduce_the_paper.md
 # make gpu     measure kernels, methods, steps and collectives on an NVIDIA GPU, and write their page; nine minutes.
@@ -21,7 +22,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := cifar10 convex lambda_vs_k league main regret wikitext2
+STUDIES := cifar10 convex lambda_vs_k league main regret why wikitext2
 .PHONY: run test test-slow format dist docs gpu paper $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -52,6 +53,13 @@ cifar10 wikitext2: $(RESULTS)
 # one task of four.
 league: $(RESULTS)
 	.venv/bin/python -m results study league --run $(ARGS)
+
+# Its page reads the finished runs of two other studies.
+why: $(RESULTS)
+	.venv/bin/python -m results archive cifar10 --unpack
+	.venv/bin/python -m results archive league --unpack
+	.venv/bin/python -m sweeps $@ $(ARGS)
+	.venv/bin/python -m results study $@
 
 # Pages and figures from the runs in OUTPUTS, without running anything.
 OUTPUTS ?= outputs

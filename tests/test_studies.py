@@ -98,6 +98,8 @@ RUNS = {
     "three_parameters/top_k": "7ab0b5a085",
     "topk_convergence/compressed": "42dc5c11bc",
     "topk_convergence/dense": "65cc3b7eba",
+    "why/dense": "cd559c55d7",
+    "why/scopes": "1a51f57448",
     "wikitext2/dense": "1fe88c79a1",
     "wikitext2/threshold_matched": "0b22efef37",
     "wikitext2/top_k": "7a1b6337ab",

@@ -1,0 +1,280 @@
+"""Rank correlations of a run's errors, and of other numbers, with its quality at equal bytes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import NormalDist, fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from results.compare.measures import LINK_BYTES, Measure
+from results.compare.statistics import CONFIDENCE
+from results.read.matching import by_key
+from results.read.naming import part_name
+from results.read.run import Run
+from results.studies.cifar10.sections import NONE, WHOLE, by_section
+from results.studies.cifar10.top_k_beside import NEAR, ratio_of_bytes
+from results.studies.kit import Seeds, by_name, first_of
+from results.studies.league import scores
+from results.studies.league.tasks import BASELINE, SHARES, TASKS, TUNING_SEED
+from results.studies.league.trials import PREFIX, outcome_of, trial_of
+from trainers.identity.values import DEFAULTS
+
+CIFAR10, OWN = "cifar10_", "why_"  # beginnings of the names of runs, beside the league's
+FEWEST = 6  # methods of a comparison
+ONE_CLASS = 0.52  # accuracy on SST-2 up to which nearly all answers are one class, which scores 0.5092
+RESAMPLES = 2000
+
+
+def _of_layers(of: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Run], float]:
+    """A number from the error per element and the density of every layer, each [L]."""
+
+    def value(run: Run) -> float:
+        layers = run.summary["layers"].values()
+        errors = np.array([layer["total_error"] / layer["elements"] for layer in layers])
+        return float(of(errors, np.array([layer["density_mean"] for layer in layers])))
+
+    return value
+
+
+def _last_step(run: Run) -> float:
+    return float(run.summary["compression/error"] / run.summary["compression/input_norm_squared"])
+
+
+def _gap_of_weights(run: Run) -> float | None:
+    gap = run.summary.get("diagnostics/gap")
+    return None if gap is None else float(gap * run.config["optimizer"]["lr"] ** 2)
+
+
+ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
+TOTAL = Measure.recorded("compression/total_error", "total error")
+WORST = Measure("worst", "error per element, worst layer", _of_layers(lambda errors, _: errors.max()))
+GAP = Measure.recorded("diagnostics/gap", "gap")
+REGRET = Measure.recorded("compression/regret", "regret")
+MEASURES = (
+    TOTAL,
+    Measure.recorded("compression/hindsight_error", "least total error in hindsight"),
+    REGRET,
+    WORST,
+    Measure("mean", "error per element, mean of layers", _of_layers(lambda errors, _: errors.mean())),
+    Measure("last", "error over squared norm of p, last step", _last_step),
+    GAP,
+    Measure.recorded("diagnostics/gap_relative", "gap, share of the summed gradients"),
+    Measure("weights", "gap times squared learning rate", _gap_of_weights),
+    Measure.recorded("compression/density_mean", "average density"),
+    Measure("least", "density, layer with the least", _of_layers(lambda _, densities: densities.min())),
+    Measure.recorded(LINK_BYTES, "bytes (control)"),
+    Measure("rate", "learning rate (control)", lambda run: float(run.config["optimizer"]["lr"])),
+)
+Methods = Mapping[str, Sequence[Run]]
+
+
+class Correlation(NamedTuple):
+    """Spearman's coefficients of a measure with quality, and how many methods and runs have the measure."""
+
+    measure: Measure
+    methods: int
+    runs: int
+    of_tasks: dict[str, float]  # mean over the task's comparisons; NaN if none has different values
+    mean: float  # over all comparisons
+    error: float  # its standard error
+    gain: float  # absolute value of the mean minus that of total error
+    gain_error: float
+
+
+class Pair(NamedTuple):
+    """A method of the CIFAR-10 study beside the Top-k of each layer that sent as many bytes."""
+
+    section: str
+    label: str
+    own: Seeds
+    top_k: str
+    theirs: Seeds
+
+    def ratio(self, measure: Measure) -> float:
+        """The method's mean over that of Top-k."""
+        ours, theirs = (fmean(measure.values(list(each.values()))) for each in (self.own, self.theirs))
+        return ours / theirs
+
+    def agrees(self, measure: Measure) -> bool:
+        """Whether the method with less of ``measure`` has the higher accuracy."""
+        return (self.ratio(measure) < 1) == (self.ratio(ACCURACY) > 1)
+
+    @property
+    def worst_layer(self) -> tuple[str, float, float]:
+        """The layer with Top-k's largest error per element, and its densities under Top-k and this method."""
+
+        def mean(own: Seeds, name: str, key: str) -> float:
+            return fmean(run.summary["layers"][name][key] for run in own.values())
+
+        layers = first_of(self.theirs).summary["layers"]
+        errors = {name: mean(self.theirs, name, "total_error") / layers[name]["elements"] for name in layers}
+        worst = max(errors, key=errors.__getitem__)
+        return worst, mean(self.theirs, worst, "density_mean"), mean(self.own, worst, "density_mean")
+
+
+def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
+    """The names of the template."""
+    of = {start: [run for run in runs if run.subject.startswith(start)] for start in (PREFIX, CIFAR10, OWN)}
+    compared, one_rate = _comparisons(of[PREFIX])
+    kept = [(task, {name: own for name, own in one.items() if _keeps_error(own)}) for task, one in compared]
+    told: dict[str, Any] = {
+        "RESAMPLES": RESAMPLES,
+        "FEWEST": FEWEST,
+        "NEAR": NEAR,
+        "ONE_CLASS": ONE_CLASS,
+        "ACCURACY": ACCURACY,
+    }
+    told |= {"in_pairs": (TOTAL, WORST, GAP, REGRET), "pairs": _pairs(of[CIFAR10])}
+    told |= {"trained": of[OWN], "scopes": by_key(of[OWN], _scope_of)}
+    told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
+    told["sst2"] = [
+        run.summary[TASKS[task].quality]
+        for task, one in compared
+        if task == "sst2"
+        for own in one.values()
+        for run in own
+    ]
+    return told | by_name(agreeing, interval, shown)
+
+
+def _comparisons(league: Sequence[Run]) -> tuple[list[tuple[str, Methods]], list[tuple[str, Methods]]]:
+    """Task and methods that sent bytes within ``NEAR`` of a budget: the compared runs, and runs of one rate.
+
+    The latter are the runs with the tuning seed; of a method's runs of one rate, the nearest one counts.
+    """
+    compared: list[tuple[str, Methods]] = []
+    of_rate: dict[tuple[str, int, float], dict[str, list[Run]]] = {}
+    for one in scores.task_runs([run for run in league if run.seed != TUNING_SEED]):
+        dense = scores.mean_bytes_sent(one.dense)
+
+        def away(own: Iterable[Run], share: int, dense: float = dense) -> float:
+            return abs(fmean(run.summary[LINK_BYTES] for run in own) * share / dense - 1)
+
+        for share, methods in one.by_share.items():
+            near = {
+                name: [*own.values()] for name, own in methods.items() if away(own.values(), share) <= NEAR
+            }
+            compared.append((one.task, near))
+        for run in league:
+            trial = trial_of(run.config)
+            if (trial.task, trial.seed) != (one.task, TUNING_SEED) or trial.method == BASELINE:
+                continue
+            if outcome_of(trial.task, run.summary).error:
+                continue
+            for share in SHARES:
+                found = of_rate.setdefault((trial.task, share, trial.rate), {})
+                if away([run], share) <= min(NEAR, away(found.get(trial.method, [run]), share)):
+                    found[trial.method] = [run]
+    return compared, [(task, methods) for (task, _, _), methods in of_rate.items()]
+
+
+def _scope_of(run: Run) -> tuple[str, str, str]:
+    return part_name(run.config["optimizer"]["_target_"]), run.compressor, run.config["scope"]
+
+
+def _keeps_error(own: Sequence[Run]) -> bool:
+    return bool(own[0].config["feedback"]["_target_"] == DEFAULTS["feedback._target_"])
+
+
+def correlations(comparisons: Sequence[tuple[str, Methods]]) -> list[Correlation]:
+    """Rank correlation of every measure with quality, over methods of one task and budget, means over seeds.
+
+    Comparisons of fewer than ``FEWEST`` methods are left out. A standard error is the standard deviation over
+    bootstrap samples of the methods: a method is drawn with all its runs, on all tasks and at all budgets.
+    """
+    comparisons = [(task, methods) for task, methods in comparisons if len(methods) >= FEWEST]
+    names = sorted({name for _, methods in comparisons for name in methods})
+    drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), RESAMPLES)
+    counts = np.vstack([np.ones(len(names)), drawn])  # [1 + samples, methods]; the first are the data
+    found, of_total = [], np.zeros(1 + RESAMPLES)
+    for measure in MEASURES:
+        parts, having = [], []
+        for task, methods in comparisons:
+            values = [measure.values(own) for own in methods.values()]
+            means = np.array([fmean(each) if each else np.nan for each in values])
+            quality = np.array(
+                [-fmean(scores.rank_key(task, run) for run in own) for own in methods.values()]
+            )
+            weights = counts[:, [names.index(name) for name in methods]] * ~np.isnan(means)
+            parts.append(spearman(np.nan_to_num(means), quality, weights))
+            having += [
+                (name, run.path) for name, own in methods.items() for run in own if measure.values([run])
+            ]
+        of_task: dict[str, list[float]] = {task: [] for task, _ in comparisons}
+        for (task, _), part in zip(comparisons, parts, strict=True):
+            of_task[task] += [part[0]] if np.isfinite(part[0]) else []
+        if not any(of_task.values()):  # a measure that the runs do not have, or a rate that is common to all
+            continue
+        means_of = np.nanmean(parts, axis=0)  # [1 + samples]
+        strength = means_of * np.sign(means_of[0])
+        of_total = strength if measure is TOTAL else of_total
+        gain = strength - of_total
+        found.append(
+            Correlation(
+                measure,
+                len({name for name, _ in having}),
+                len(set(having)),
+                {task: fmean(each) if each else np.nan for task, each in of_task.items()},
+                float(means_of[0]),
+                float(np.nanstd(means_of[1:])),
+                float(gain[0]),
+                float(np.nanstd(gain[1:])),
+            )
+        )
+    return found
+
+
+def spearman(a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Spearman's rank correlation of a and b, both [n], in which entry i counts ``weights[:, i]`` times.
+
+    Equal values share the mean of their ranks. ``weights`` is [samples, n], the result [samples]; NaN for a
+    sample in which all values of a or of b are equal.
+    """
+    weights = weights.T
+    centred = []
+    for values in (a, b):
+        below = (values < values[:, None]) + 0.5 * (values == values[:, None])
+        ranks = below @ weights
+        centred.append(ranks - (weights * ranks).sum(0) / np.maximum(weights.sum(0), 1))
+    first, second = centred
+    squares = (weights * first**2).sum(0) * (weights * second**2).sum(0)
+    products = (weights * first * second).sum(0)
+    return np.where(squares > 1e-9, products / np.sqrt(np.maximum(squares, 1e-9)), np.nan)
+
+
+def interval(mean: float, error: float, number: int = 1) -> tuple[float, float]:
+    """The ends of one of ``number`` normal intervals that together hold with ``CONFIDENCE`` (Bonferroni)."""
+    half = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * number)) * error
+    return mean - half, mean + half
+
+
+def shown(table: Sequence[Correlation], value: str, error: str, sign: int = 0) -> list[str]:
+    """The measures whose joint interval does not contain 0; with a ``sign``, those on its side of 0."""
+    found = []
+    for each in table:
+        low, high = interval(getattr(each, value), getattr(each, error), len(table))
+        side = (low > 0) - (high < 0)
+        found += [each.measure.label] if side and sign in (0, side) else []
+    return found
+
+
+def agreeing(pairs: Sequence[Pair], measure: Measure) -> int:
+    return sum(pair.agrees(measure) for pair in pairs)
+
+
+def _pairs(runs: Sequence[Run]) -> list[Pair]:
+    """Methods of every section beside its Top-k of each layer whose bytes are within ``NEAR`` of theirs."""
+    found, sections = [], by_section(runs)
+    for section, methods in sections.items():
+        beside = sections["main"] if section == "neighbours" else methods
+        for top_k, theirs in beside.items():
+            if not top_k.startswith("Top-k") or top_k.endswith(WHOLE):
+                continue
+            found += [
+                Pair(section, label, own, top_k, theirs)
+                for label, own in methods.items()
+                if label not in (NONE, top_k)
+                and not (label.startswith("threshold") and label.endswith(WHOLE))  # the layers' training
+                and abs(ratio_of_bytes(own, theirs) - 1) <= NEAR
+            ]
+    return found

@@ -1,0 +1,73 @@
+"""Rank correlations of the study of what predicts quality, and its page from few runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from results.read.run import Run
+from results.studies.why import FEWEST, TOTAL, WORST, Pair, correlations, interval, shown, spearman
+
+ERRORS = (5.0, 3.0, 4.0, 1.0, 2.0, 6.0)
+
+
+def test_weights_repeat_entries() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 5, 12).astype(float), rng.normal(size=12)  # a has equal values
+    weights = rng.integers(0, 4, (3, 12))
+    for found, counts in zip(spearman(a, b, weights), weights, strict=True):
+        assert found == pytest.approx(spearmanr(np.repeat(a, counts), np.repeat(b, counts)).statistic)
+
+
+def test_equal_values_have_no_correlation() -> None:
+    assert np.isnan(spearman(np.ones(4), np.arange(4.0), np.ones((1, 4)))).all()
+
+
+def run(accuracy: float, error: float, **summary: Any) -> Run:
+    layers = {
+        "large": {"elements": 90, "total_error": 0.9 * error, "density_mean": 0.1},
+        "small": {"elements": 10, "total_error": 0.1 * error, "density_mean": 0.2},
+    }
+    told = {"test/accuracy": accuracy, TOTAL.name: error, "layers": layers}
+    told |= {"compression/error": 1.0, "compression/input_norm_squared": 2.0}
+    config = {"optimizer": {"lr": 0.1}, "seed": 0}
+    return Run(Path(f"{accuracy}"), config, told | summary, pd.DataFrame())
+
+
+def methods(errors: tuple[float, ...] = ERRORS) -> dict[str, list[Run]]:
+    return {str(place): [run(1 - error / 10, error)] for place, error in enumerate(errors)}
+
+
+def test_a_measure_with_the_order_of_quality_has_a_correlation_of_one() -> None:
+    by_label = {each.measure.label: each for each in correlations([("cifar10", methods())])}
+    total = by_label[TOTAL.label]
+    assert (total.mean, total.of_tasks, total.methods, total.runs) == (-1, {"cifar10": -1}, 6, 6)
+    assert (total.error, total.gain) == (pytest.approx(0), 0)
+    assert by_label[WORST.label].mean == -1
+    assert "gap" not in by_label and "average density" not in by_label  # no run has it; it is the same in all
+
+
+def test_few_methods_are_no_comparison() -> None:
+    other = [("sst2", methods(ERRORS[: FEWEST - 1])), ("cifar10", methods())]
+    assert list(correlations(other)[0].of_tasks) == ["cifar10"]
+
+
+def test_the_methods_are_drawn_and_not_their_comparisons() -> None:
+    """Budgets of the same methods with the same order give no more information than one of them."""
+    other = methods() | {"0": [run(0.9, 5.0)], "3": [run(0.1, 1.0)]}
+    once, thrice = (correlations([("cifar10", other)] * times)[0] for times in (1, 3))
+    assert once.error > 0.1 and thrice.error == pytest.approx(once.error)
+
+
+def test_joint_intervals_are_wider() -> None:
+    assert interval(0, 1) == pytest.approx((-1.95996, 1.95996), abs=1e-5)
+    assert interval(0, 1, 13)[1] > interval(0, 1)[1]
+
+
+def test_less_of_a_measure_and_more_accuracy_agree() -> None:
+    pair = Pair("main", "threshold", {0: run(0.9, 2.0)}, "Top-k", {0: run(0.8, 3.0)})
+    assert pair.ratio(TOTAL) == pytest.approx(2 / 3)
+    assert pair.agrees(TOTAL) and not pair._replace(own={0: run(0.7, 2.0)}).agrees(TOTAL)
