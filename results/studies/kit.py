@@ -131,11 +131,6 @@ def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
     return paired_difference(*zip(*pairs, strict=True)) if pairs else None
 
 
-def differences(measure: Measure, ours: Seeds, theirs: Seeds) -> list[float]:
-    """Ours minus theirs, one value per common seed, without the measure's factor."""
-    return [value - other for value, other in values_of(measure, ours, theirs)]
-
-
 def values_of(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float, float]]:
     """Values of ours and theirs, one pair per common seed."""
     return [
