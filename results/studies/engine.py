@@ -4,8 +4,9 @@ study.yaml has ``question``; ``needs``, metrics without which a run is left out;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
 ``primary`` and ``comparisons``, pairs of methods, compared by the first measure; ``margin``, by metric,
 within which two methods are as good; ``figures``, curves over epochs. ``code`` lists what
-results/studies/NAME has: ``names`` for the template, other ``figures``, or ``training`` for a study without a
-sweep. A template's paragraphs are wrapped, except texts with the filter ``line``.
+results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json beside it, or
+``training`` for a study without a sweep. A template's paragraphs are wrapped, except texts with the filter
+``line``.
 """
 
 import importlib
@@ -52,6 +53,7 @@ def of_folder(folder: Path) -> Study:
         table=told.get("table", ""),
         page=partial(page, folder, told, parts.get("names", lambda *_: {})),
         figures=parts.get("figures", drawn),
+        data=parts.get("data"),
         needs=tuple(told.get("needs", [LINK_BYTES])),
         run_names=told.get("run_names", ""),
         option=Option(**told["option"]) if "option" in told else None,

@@ -1,6 +1,7 @@
 """Common code of the studies: their description, generation of pages and figures, and parts of pages."""
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class Study:
     page: Callable[..., str]  # makes Markdown from the runs and the value of ``option``
     outputs: tuple[str, ...] = ()  # folders of its runs, below the root of outputs; by default NAME
     figures: Callable[..., Figures] | None = None  # with the same arguments
+    data: Callable[..., Any] | None = None  # of NAME.json beside the page, with the same arguments
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
     run_names: str = ""  # beginning of its runs' names; others are left out
     option: Option | None = None
@@ -98,6 +100,9 @@ def make(study: Study, options: argparse.Namespace) -> None:
             command = f"python -m results table {' '.join(f'outputs/{name}' for name in study.outputs)}"
             rows = methods_table.page(runs, command, allow_modified=options.allow_modified)
             hand_out(rows, path.parent / study.table)
+        if study.data is not None:
+            data = json.dumps(study.data(runs, *further), indent=1, allow_nan=False)
+            hand_out(f"{data}\n", path.with_suffix(".json"))
     hand_out(text, path)
 
 

@@ -13,10 +13,11 @@ from results.read.run import Run
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores, tasks
 from results.studies.league.empty_cells import empty_cells
+from results.studies.league.explorer import data
 from results.studies.league.options import TRAINING as training
 from results.studies.league.trials import foreign_settings, trial_of
 
-__all__ = ["names", "training"]
+__all__ = ["data", "names", "training"]
 OTHER_BYTES = 0.1  # differences in bytes between seeds that are said, as a share
 COMPRESSION = Measure("compression_ms", "compression, ms", scores.compression_seconds, 1e3)
 

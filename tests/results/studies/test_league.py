@@ -73,6 +73,32 @@ def page_of(root: Path) -> str:
     return path.read_text()
 
 
+def test_the_data_beside_the_page_predict_its_times_and_repeat_its_runs(root: Path) -> None:
+    (path,) = [
+        folder / "environment.json"
+        for folder in root.glob("league/*ef_sign/*")
+        if run_files.read_config(folder)["seed"] == 0
+    ]
+    words = ["compressor=ef_sign", "budget.knob='a=1 b=2'", "diagnostics=[gap]", "seed=0", "output=/a"]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"overrides": words}))
+    page_of(root)
+    data = json.loads((root / "page.json").read_text())
+    (told,) = data["tasks"].values()
+    (found,) = scores.task_runs(finished_runs([root / "league"]))
+    for own, one in zip((found.dense, *found.settings), told["settings"], strict=True):
+        link = data["latency_seconds"] * one["rounds"] + 8 * one["step_bytes"] / 1e9
+        step = told["compute_seconds"] + one["compression_seconds"] + link
+        expected = scores.seconds_to_quality(told["target"], found, own)[1]
+        steps = one["steps_to_target"]
+        assert (steps and steps * step) == (expected and pytest.approx(expected, rel=1e-3)), one["method"]
+    assert [one["steps_to_target"] for one in told["settings"]] == [50, None, 100]
+    (signs,) = (one for one in told["settings"] if one["method"] == "ef_sign")
+    assert signs["quality"] == [0.015, 0.015, 0.015]
+    assert signs["command"] == (
+        "python run.py -m compressor=ef_sign \"budget.knob='a=1 b=2'\" 'diagnostics=[gap]' seed=0,1,2"
+    )
+
+
 def rows(text: str, method: str) -> list[list[str]]:
     lines = [line for line in text.splitlines() if line.startswith(f"| `{method}` |")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
