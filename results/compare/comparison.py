@@ -131,7 +131,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     if together := max((each.together for each in judged.values()), default=0):
         notes.append(
             "differences have single intervals of 95 %, paired by seed; verdicts on them follow the p-values "
-            f"after adjustment among {together} (Holm)"
+            f"after adjustment among {together} (Holm, docs/statistics.md)"
         )
     if break_even(group):
         notes.append(
