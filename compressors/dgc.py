@@ -58,7 +58,7 @@ class DGC(CodecWithDensity):
     payload = Sparse
     examples = ({"density": 0.1},)
     usual_feedback = "momentum_correction"
-    waits = ("2 S W + G", "2 S W + G", "")
+    waits = ("1", "S W + G", "")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,12 +91,12 @@ class DGC(CodecWithDensity):
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # the worst case: a sample without large entries
 
-    def _threshold(self, x: Tensor, k: int, step: Step) -> float:
-        """The magnitude that a share k / d of a sample exceeds; positive, because zeros are not sent."""
+    def _threshold(self, x: Tensor, k: int, step: Step) -> Tensor:
+        """A scalar, the magnitude that a share k / d of a sample exceeds; above 0, as zeros are not sent."""
         places = self._places(x.numel(), k, step)
         sampled = x if places is None else x.index_select(0, places.to(x.device, non_blocking=True))
-        found = sampled.abs().topk(self._rank(x.numel(), k)).values[-1].item()
-        return max(found, torch.finfo(x.dtype).smallest_normal)
+        found = sampled.abs().topk(self._rank(x.numel(), k)).values[-1]
+        return found.clamp(min=torch.finfo(x.dtype).smallest_normal)
 
     def _places(self, size: int, k: int, step: Step) -> Tensor | None:
         """The places of the worker's sample, int64; None if the sample is the whole vector."""

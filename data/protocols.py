@@ -124,6 +124,20 @@ def reads_files(data: object) -> bool:
     return isinstance(data, ReadsFiles) and data.reads_files
 
 
+@runtime_checkable
+class ReadsTokens(Protocol):
+    """A loader of text that may know how many tokens a worker reads in a step."""
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """Mean over workers and steps; None if it is not known."""
+
+
+def tokens_per_step(loader: Loader) -> float | None:
+    """Tokens that a worker reads in a step, mean over workers and steps; None for other data than text."""
+    return loader.tokens_per_step if isinstance(loader, ReadsTokens) else None
+
+
 def task_of(dataset: Dataset) -> Task:
     """The dataset's task. Raises ``AssertionError`` if it has none."""
     assert dataset.task is not None, (

@@ -75,6 +75,7 @@ class ShardLoader:
     local_workers: range
     samplers: list[ShardSampler]  # of the local workers
     epochs_per_step: float  # epochs per step of all n workers
+    tokens_per_step: float | None = None  # of one worker, if a sample has tokens
 
     def batches(self, step: int) -> list[Batch]:
         """W batches, determined by ``step`` alone."""
@@ -92,6 +93,7 @@ def shard_loader(
     batch_size: int | None,
     generator_of: Callable[..., torch.Generator],
     sharing: Sharing,
+    tokens_per_sample: int | None = None,
 ) -> ShardLoader:
     """The loader of the workers in ``local_workers``; ``generator_of(*salt)`` returns a random generator.
 
@@ -132,4 +134,7 @@ def shard_loader(
     if batch_size is not None:
         epochs_per_step = 1 / steps_per_pass if steps_per_pass else workers * batch_size / len(targets)
     own = [samplers[worker] for worker in local_workers]
-    return ShardLoader(read, local_workers, own, epochs_per_step)
+    tokens = None
+    if tokens_per_sample is not None:
+        tokens = tokens_per_sample * (batch_size or len(targets) / workers)
+    return ShardLoader(read, local_workers, own, epochs_per_step, tokens)

@@ -1,7 +1,7 @@
 """MkDocs hook: the repository's pages outside ``docs/``, and the files that pages link to.
 
 They get the path that they have in the repository, so that a relative link means the same on a code host
-and in the site. ``docs/`` itself is the site's root.
+and in the site. ``docs/`` itself is the site's root. The league's page gets its data, and plotly's script.
 """
 
 import posixpath
@@ -13,6 +13,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
+from plotly.offline import get_plotlyjs
 from pymdownx.superfences import fence_code_format
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +27,7 @@ OUTSIDE = (
     "sweeps/README.md",
 )
 SOURCE = re.compile(r"^- (\[`(\S+)\.py`\]\(.*\))$", re.MULTILINE)  # a module of the API's page
+LEAGUE, LEAGUE_DATA, PLOTLY = "league.md", ROOT / "results/pages/league/league.json", "plotly.min.js"
 LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")
 
 
@@ -41,6 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     for path in sorted({*outside, *linked}):
         if not path.startswith("docs/") and (ROOT / path).is_file():
             files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, PLOTLY, content=get_plotlyjs()))
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -56,6 +60,19 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         markdown = _with_docstrings(markdown)
     lines = LINK.sub(moved, markdown).splitlines()
     return "\n".join(_with_plain_bars(line) if line.startswith("|") else line for line in lines)
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Add the league's data and scripts to its page; the browser asks no other host."""
+    if page.file.src_uri != LEAGUE:
+        return html
+    data = LEAGUE_DATA.read_text(encoding="utf-8").replace("<", "\\u003c")
+    script, figure, style = (get_relative_url(name, page.url) for name in (PLOTLY, "league.js", "league.css"))
+    return (
+        f'<link rel="stylesheet" href="{style}">\n{html}\n'
+        f'<script type="application/json" id="league-data">{data}</script>\n'
+        f'<script src="{script}"></script>\n<script src="{figure}"></script>'
+    )
 
 
 def _with_docstrings(page: str) -> str:

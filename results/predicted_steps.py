@@ -12,6 +12,8 @@ times and bytes of the finished runs in them, for the runs' own number of worker
 fp16 with no time for compression.
 
 A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
+With H local steps between two synchronisations all but compute is divided by H, and a step of the tables is
+a local step. H is --local-steps or that of the runs; the row ``dense`` synchronises after every step.
 docs/guides/your_network.md states the measured error of these predictions.
 """
 
@@ -60,6 +62,7 @@ OPTIONS = {  # of the command, by the settings whose overrides have no effect
     "budget.density": "--density",
     "compressor.density": "--density",
     "compressor.rank": "--rank",
+    "local.steps": "--local-steps",
 }
 OF_MACHINE = ("device", "threads")  # such settings that are no part of ``Run.setting``
 
@@ -79,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--backend", metavar="RATE", help=backend)
     own.add_argument("--density", type=float, help="of Top-k and hard threshold (default 0.001)")
     own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
+    own.add_argument("--local-steps", type=int, metavar="H", help="from one exchange to the next (default 1)")
     own.add_argument("--steps", type=int, help="to measure (default 5)")
     options = own.parse_intermixed_args(arguments)  # overrides may also follow options
     # words after --bandwidth RATE
@@ -96,6 +100,9 @@ def write(options: argparse.Namespace) -> None:
     if options.model is not None:
         workers, found = options.workers, measured(options)
         costs, compute = [cost_of(row) for row in found["costs"]], found["compute_seconds"]
+        if (count := options.local_steps or 1) > 1:
+            local = [cost._replace(name=f"{cost.name}, H = {count}", local_steps=count) for cost in costs]
+            costs = [cost for cost in costs if cost.name == "dense"] + local
         backend = found["backend_bits_per_second"] or math.inf
         print(
             f"{options.model}: {found['parameters']:,} parameters, {found['batch_size']} samples per worker"
@@ -126,9 +133,9 @@ def require_options(options: argparse.Namespace) -> None:
             raise ValueError("breakeven needs --model, or folders with runs")
         if overrides:
             raise ValueError(f"{overrides[0]} has no effect on runs")
-        for name in ("density", "rank", "steps"):
+        for name in ("density", "rank", "steps", "local_steps"):
             if getattr(options, name) is not None:
-                raise ValueError(f"--{name} has no effect on runs")
+                raise ValueError(f"--{name.replace('_', '-')} has no effect on runs")
     elif folders := [word for word in options.words if "=" not in word]:
         raise ValueError(f"--model takes overrides, as KEY=VALUE, got {folders[0]}")
     elif options.workers is None:
@@ -139,6 +146,8 @@ def require_options(options: argparse.Namespace) -> None:
         raise ValueError("--bandwidth needs a rate, such as 10gbit")
     if options.workers is not None and options.workers < 2:
         raise ValueError(f"--workers must be at least 2, got {options.workers}")
+    if options.local_steps is not None and options.local_steps < 1:
+        raise ValueError(f"--local-steps must be at least 1, got {options.local_steps}")
     if not 0 <= options.overlap <= 1:
         raise ValueError(f"--overlap must be in [0, 1], got {options.overlap}")
     for name in ("latency_us", "compute_ms"):
@@ -183,7 +192,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
 
     The cost of a method is the median over its seeds; a method with several settings, such as two scopes, has
     a row for each. A run's bytes hold for its own number of workers, and are all treated as gathered. Dense
-    training and fp16 follow from the number of parameters.
+    training and fp16 follow from the number of parameters; dense training with local steps is a method.
 
     Raises ``ValueError`` for runs of one worker, of several numbers of workers or of several model sizes.
     """
@@ -196,20 +205,32 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     if workers < 2:
         raise ValueError("runs with workers=1 send nothing")
     costs = [cost_of_run(run, workers) for run in runs]
-    compute = compute_of(runs, [own for _, own in costs]) if compute_ms is None else compute_ms / 1e3
+    in_a_step = [steps // fragments for steps, fragments in map(local_of, runs)]
+    own = [seconds / count for (_, seconds), count in zip(costs, in_a_step, strict=True)]
+    compute = compute_of(runs, own) if compute_ms is None else compute_ms / 1e3
     found = [
         dense_cost("dense", element_bytes(runs, workers, size) * size),
         dense_cost("fp16", 2.0 * size),
     ]
-    by_row: dict[str, list[tuple[float, float, float]]] = {}
-    compressed = [(run, cost) for run, (cost, _) in zip(runs, costs, strict=True) if run.compressor != "none"]
+    by_row: dict[str, list[tuple[float, ...]]] = {}
+    compressed = [
+        (run, (*cost, count))
+        for run, (cost, _), count in zip(runs, costs, in_a_step, strict=True)
+        if run.compressor != "none" or local_of(run) != (1, 1)
+    ]
     differ = differing([run.setting for run, _ in compressed])
     for (run, cost), settings in zip(compressed, differ, strict=True):
         by_row.setdefault(replace(run, across=tuple(settings)).method, []).append(cost)
-    for name, own in by_row.items():
-        seconds, gathered, rounds = (statistics.median(column) for column in zip(*own, strict=True))
-        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(rounds)))
+    for name, row in by_row.items():
+        seconds, gathered, rounds, count = (statistics.median(column) for column in zip(*row, strict=True))
+        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(rounds), int(count)))
     return workers, found, compute
+
+
+def local_of(run: Run) -> tuple[int, int]:
+    """The run's local steps H and fragments P, 1 and 1 without; a step of the run has H / P local steps."""
+    local = run.config.get("local") or {}
+    return local.get("steps", 1), local.get("fragments", 1)
 
 
 def compute_of(runs: list[Run], seconds: list[float]) -> float:
@@ -252,7 +273,7 @@ def require_one_computation(runs: list[Run]) -> None:
 def may_overlap(run: Run) -> bool:
     """Whether ``time/gradient_seconds`` may contain a part of the reduction: see ``Trainer.overlaps``."""
     is_lossless = run.compressor == "none" or run.summary.get("compression/total_error") == 0
-    one_each = run.environment.get("processes", 1) == run.workers
+    one_each = run.environment.get("processes", 1) == run.workers and local_of(run) == (1, 1)
     return bool(run.config["trainer"].get("overlap")) or (is_lossless and one_each)
 
 
@@ -267,7 +288,11 @@ def element_bytes(runs: list[Run], workers: int, size: int) -> int:
     Raises ``ValueError`` if no run has sent a byte, and for gradients of several dtypes.
     """
     of_one = dense_cost("", size).traffic_bytes(workers)
-    sent = [LastSession(run).per_step(LINK_BYTES, RATIO) for run in runs if RATIO in run.summary]
+    sent = [  # a step has one of the fragments
+        local_of(run)[1] * LastSession(run).per_step(LINK_BYTES, RATIO)
+        for run in runs
+        if RATIO in run.summary
+    ]
     found = sorted({round(dense / of_one) for dense in sent})
     if not found:
         raise ValueError(f"no run has {RATIO}")
@@ -280,7 +305,8 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], flo
     """(seconds of compression, bytes as if all were gathered, rounds), seconds of compute; of a worker.
 
     All are of a step, and of the run's last session, whose workers and processes are known. A run without a
-    record of its rounds counts one. Raises ``ValueError`` if it recorded too few steps.
+    record of its rounds counts one, and dense training those of a ring. Raises ``ValueError`` if it recorded
+    too few steps.
     """
     session = LastSession(run)
     local, rest = divmod(workers, run.environment.get("processes", 1))
@@ -295,4 +321,5 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], flo
     compression = (median("reduce") - median("communication")) / local
     gathered = session.per_step(LINK_BYTES) / (workers - 1)
     compute = median("gradient") / local + median("update")
-    return (max(0.0, compression), gathered, run.summary.get(ROUNDS, 1.0)), compute
+    usual = 2.0 * (workers - 1) if run.compressor == "none" else 1.0
+    return (max(0.0, compression), gathered, run.summary.get(ROUNDS, usual)), compute

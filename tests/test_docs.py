@@ -115,6 +115,19 @@ def test_numbers_of_the_claims_are_those_of_the_pages_they_link() -> None:
     assert set(header.parse(text).commits) == commits
 
 
+def test_the_leagues_interactive_page_has_the_numbers_of_its_tables_and_commands_of_today() -> None:
+    """One command of each method is checked; the others differ in numbers and task."""
+    table = (ROOT / "results/pages/league/league.md").read_text()
+    tasks = json.loads((ROOT / "results/pages/league/league.json").read_text())["tasks"].values()
+    settings = [one for told in tasks for one in told["settings"]]
+    assert f"{3 * len(settings)} trainings are compared" in table
+    for one in settings:
+        if f"| `{one['setting']}" in table:  # not if it meets no budget with the compared seeds
+            assert f"| {one['spread']} |" in table, one
+    for command in {one["method"]: one["command"] for one in settings}.values():
+        require_command(command)
+
+
 def test_every_metric_is_explained() -> None:
     reference = (ROOT / "docs" / "reference.md").read_text()
     sources = [path for folder in ("trainers", "data", "models") for path in ROOT.glob(f"{folder}/**/*.py")]

@@ -236,6 +236,9 @@ def test_a_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     assert do(python, "-c", SHADOWED).splitlines()[1:] == ["a user"]
     said = do(python, "-c", SCRIPT).splitlines()[-1]
     assert said == f"total_error._lab.trainers.hooks.state {4 * (160 + 4)} Contract"
+    (own / "typed.py").write_text("import total_error\nreveal_type(total_error.method_names())\n")
+    mypy = (sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "mypy", "--follow-imports", "silent")
+    assert "list[str]" in do(*mypy, "--python-executable", python, "typed.py").replace("builtins.", "")
     numbers = []
     commands = ((own, (venv / "bin/total-error",)), (ROOT, (sys.executable, "run.py")))
     for number, (folder, command) in enumerate(commands):

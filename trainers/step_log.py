@@ -35,6 +35,7 @@ class StepLog:
         self.every_loss = every_loss
         self.log_every = training.settings.log_every
         self.counts_skipped = training.settings.nonfinite == "skip"
+        self.unit, self.read_per_step = training.read_per_step
         self.costs = StepCosts(training.reducer, training.layout, training.communicator)
         model = training.model
         self._model_diagnostics: Callable[[], Record] = (
@@ -98,6 +99,9 @@ class StepLog:
         if self.counts_skipped:
             record["train/steps_skipped"] = state.skipped
         record |= {**state.ledger.metrics(), **self._model_diagnostics()}
+        if state.ledger.steps > 0:
+            read = state.ledger.steps * self.read_per_step
+            record[f"comm/link_bytes_per_{self.unit}"] = record[LINK_BYTES] / read
         if outcome is not None:
             record |= {**state.gradient_step.measured, **outcome.times()}
             if probe is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from compressors.api import Reducer
-from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of
+from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of, tokens_per_step
 from trainers.average import RunningAverage
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
@@ -76,6 +76,15 @@ class Training:
     @property
     def epochs_per_step(self) -> float:
         return self.loader.epochs_per_step
+
+    @property
+    def read_per_step(self) -> tuple[str, float]:
+        """How many tokens a worker reads in a step, or samples of other data; mean over workers and steps."""
+        tokens = tokens_per_step(self.loader)
+        if tokens is not None:
+            return "token", tokens
+        samples = self.settings.batch_size or len(self.dataset.train) / self.communicator.size
+        return "sample", samples * (1 if self.local is None else self.local.steps_at_once)
 
     @property
     def num_steps(self) -> int:

@@ -38,11 +38,14 @@ def search_rows(inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
     return [at_least(threshold, row) for threshold, row in zip(thresholds.tolist(), rows, strict=True)]
 
 
-def at_least(threshold: float, x: Tensor) -> Tensor:
-    """Ascending positions [k] int64 of the entries of ``x`` [d] with at least this magnitude."""
+def at_least(threshold: float | Tensor, x: Tensor) -> Tensor:
+    """Ascending positions [k] int64 of the entries of ``x`` [d] with at least this magnitude.
+
+    ``threshold`` may be a scalar on the device of ``x``; the host waits for the number of entries alone.
+    """
     if not numpy_knows(x):
         return torch.nonzero(~(x.abs() < threshold)).squeeze(1)
-    entries = x.numpy()
+    entries, threshold = x.numpy(), float(threshold)
     if len(entries) <= _CHUNK:
         return torch.from_numpy(np.flatnonzero(~(np.abs(entries) < threshold)))
     kept = [

@@ -142,7 +142,10 @@ class MaskedDataset:
 
         sharing = Sharing(partition=self.partition)
         blocks = torch.zeros(len(self.train), dtype=torch.int64)
-        return shard_loader(read, blocks, workers, local_workers, batch_size, generator_of, sharing)
+        length = self.train.shape[1]
+        return shard_loader(
+            read, blocks, workers, local_workers, batch_size, generator_of, sharing, tokens_per_sample=length
+        )
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
         """Blocks of the split ``split`` at ``indices`` [B]."""

@@ -71,6 +71,11 @@ class StreamLoader:
     def epochs_per_step(self) -> float:
         return 1 / self.windows
 
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a worker reads in a step, mean over a pass."""
+        return self.inputs[0].numel() / self.windows
+
     def batches(self, step: int) -> list[TokenBatch]:
         """Windows of the local workers in ``step``, counted from 0."""
         window = step % self.windows

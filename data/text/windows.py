@@ -155,7 +155,10 @@ class WindowDataset:
 
         sharing = Sharing(partition=self.partition)
         windows = torch.zeros(len(self.train), dtype=torch.int64)
-        return shard_loader(read, windows, workers, local_workers, batch_size, generator_of, sharing)
+        length = self.train.inputs.shape[1]
+        return shard_loader(
+            read, windows, workers, local_workers, batch_size, generator_of, sharing, tokens_per_sample=length
+        )
 
     def held_out_batch(self, split: str, indices: Tensor) -> WindowBatch:
         """Windows of the split ``split`` at ``indices`` [B]."""

@@ -1,11 +1,18 @@
 """Comparison of runs of one setting: a row per method, with its difference from a baseline."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from results.compare.measures import Measure, break_even, costs, num_parameters, qualities, unequal_bytes
 from results.compare.paper import OFFSETS, PROBLEMS
-from results.compare.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
+from results.compare.statistics import (
+    FEWEST_SEEDS,
+    Difference,
+    Finding,
+    findings,
+    paired_difference,
+    standard_deviation,
+)
 from results.compare.verdicts import NOT_COMPARABLE, Verdict, verdict
 from results.read.matching import by_method, by_setting, warnings
 from results.read.naming import asked as what_was_asked
@@ -18,21 +25,6 @@ MOST_NAMES = 3  # names in the title of a group whose runs have several
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Method minus baseline, mean over common seeds, with the ends of its interval if there is one."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    seeds: tuple[int, ...]
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the interval excludes 0; False without an interval."""
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
-
-
-@dataclass(frozen=True)
 class ComparedMethod:
     """One method's runs and numbers."""
 
@@ -40,8 +32,18 @@ class ComparedMethod:
     name: str  # the name in tables
     asked: str  # the requested lambda or density, or a dash
     runs: tuple[Run, ...]  # seeds ascending
-    difference: Difference | None  # None for the baseline, and without a baseline
+    common: tuple[int, ...]  # the seeds of ``finding``
+    finding: (
+        Finding | None
+    )  # on method minus baseline; None for the baseline, and without one or a common seed
     verdict: Verdict
+
+    def difference(self, measure: Measure) -> str:
+        """Method minus baseline of ``measure``, with its interval and the verdict if there is one."""
+        if self.finding is None:
+            return "no common seed"
+        shown = measure.difference(*self.finding.difference)
+        return shown if self.finding.p is None else f"{shown}; {self.finding.word()}"
 
     @property
     def code(self) -> str:
@@ -109,13 +111,16 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     elif len(methods) == 1:
         baseline, note = None, ""
     notes = [*warnings(group), *([note] if note else [])]
+    compared = {} if baseline is None else _differences(methods, baseline, of_group[0])
+    judged = dict(zip(compared, findings([(each, None) for each, _ in compared.values()]), strict=True))
     rows = [
         ComparedMethod(
             method,
             called[method],
             what_was_asked(seeds[0]),
             tuple(seeds),
-            _difference(seeds, methods[baseline], of_group[0]) if baseline not in (None, method) else None,
+            compared[method][1] if method in compared else (),
+            judged.get(method),
             verdict(seeds),
         )
         for method, seeds in methods.items()
@@ -123,11 +128,10 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     of_name = {called[method]: seeds for method, seeds in methods.items()}
     notes += filter(None, [unequal_bytes(of_name)])
     notes += _without_interval(of_name, [*of_group, *costs(group)])
-    differences = [(row.name, row.difference) for row in rows if row.difference is not None]
-    unshown = [name for name, each in differences if each.low is not None and not each.is_shown]
-    if baseline is not None and unshown:
+    if together := max((each.together for each in judged.values()), default=0):
         notes.append(
-            f"no difference from {called[baseline]} shown, the interval holds 0: {'; '.join(unshown)}"
+            "differences have single intervals of 95 %, paired by seed; verdicts on them follow the p-values "
+            f"after adjustment among {together} (Holm, docs/statistics.md)"
         )
     if break_even(group):
         notes.append(
@@ -186,16 +190,21 @@ def _are_alike(runs: list[Run], measures: Sequence[Measure]) -> bool:
     return len(losses) == 1 and all(len(set(measure.values(runs))) < 2 for measure in measures)
 
 
-def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) -> Difference | None:
-    ours, theirs = (
-        {run.seed: value for run in group if (value := measure.value(run)) is not None}
-        for group in (runs, others)
-    )
-    seeds = tuple(seed for seed in ours if seed in theirs)
-    if not seeds:
-        return None
-    mean, low, high, _ = paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds])
-    return Difference(mean, low, high, seeds)
+def _differences(
+    methods: dict[str, list[Run]], baseline: str, measure: Measure
+) -> dict[str, tuple[Difference, tuple[int, ...]]]:
+    """By method, its difference from the baseline and the common seeds, if there is one."""
+    values = {
+        method: {run.seed: value for run in runs if (value := measure.value(run)) is not None}
+        for method, runs in methods.items()
+    }
+    theirs = values.pop(baseline)
+    found = {}
+    for method, ours in values.items():
+        if seeds := tuple(seed for seed in ours if seed in theirs):
+            pairs = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+            found[method] = (paired_difference(*pairs), seeds)
+    return found
 
 
 def _subject(group: list[Run]) -> str:

@@ -1,7 +1,7 @@
-"""Means and paired differences over seeds, with Student's 95 % interval for three or more seeds.
+"""Means and paired differences over seeds, with Student's 95 % interval for three or more, and verdicts.
 
-Joint intervals are corrected for multiple comparisons by Bonferroni's method: each of m intervals is a
-Student interval of level 1 - 0.05 / m. Then all m contain their true values in at least 95 % of experiments.
+docs/statistics.md says which differences are tested together. Their p-values are adjusted by Holm's method
+(1979, https://www.jstor.org/stable/4615733): at most 5 % of experiments have a wrong verdict among them.
 """
 
 import math
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-CONFIDENCE = 0.95
-NOT_SHOWN = "no difference shown"
+ERROR = 0.05  # of an interval, and of the verdicts that are tested together
+UNRESOLVED = "not resolved"
 FEWEST_SEEDS = 3  # for an interval: for two seeds its half width is 12.7 standard errors
 WITHOUT_INTERVAL = (
     "A number without ± or interval is of fewer than three seeds, or the same in every seed: a quantity that "
@@ -28,27 +28,25 @@ class Difference(NamedTuple):
     seeds: int  # number of seeds
 
     @property
-    def side(self) -> int:
-        """1 if the interval is above 0, -1 if below, 0 if it contains 0 or there is none."""
-        if self.low is None or self.high is None:
-            return 0
-        return (self.low > 0) - (self.high < 0)
+    def p(self) -> float | None:
+        """The two-sided p-value of "no difference" by Student's test; None without a finite interval."""
+        error = self._standard_error
+        return None if error is None else 2 * _below(-abs(self.mean) / error, self.seeds - 1)
 
-    def word(self, above: str, below: str) -> str:
-        if self.low is None:
-            return "no verdict"
-        return {1: above, -1: below, 0: NOT_SHOWN}[self.side]
+    def p_of_equivalence(self, margin: float) -> float | None:
+        """The p-value of "a difference of ``margin`` or more" by two one-sided tests; None without p.
 
-    def shown(self, digits: int = 2) -> str:
-        """ "+0.84 [+0.14, +1.53]"; without an interval, the mean and the reason."""
-        mean = f"{self.mean:+.{digits}f}"
-        if self.low is None:
-            few = self.seeds < FEWEST_SEEDS
-            return f"{mean} ({f'seeds: {self.seeds}' if few else f'the same in all {self.seeds} seeds'})"
-        return f"{mean} {self.ends(digits)}"
+        Schuirmann, 1987, https://doi.org/10.1007/BF01068419. The larger of both values is that of the nearer
+        margin.
+        """
+        error = self._standard_error
+        return None if error is None else _below((abs(self.mean) - margin) / error, self.seeds - 1)
 
-    def ends(self, digits: int = 2) -> str:
-        return "-" if self.low is None else f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+    @property
+    def _standard_error(self) -> float | None:
+        if self.low is None or self.high is None or not math.isfinite(self.high - self.low):
+            return None
+        return (self.high - self.low) / (2 * quantile(self.seeds - 1))
 
     def shown_as_ratio(self) -> str:
         """A difference of natural logarithms as a ratio: "3.12 [2.51, 3.88]"."""
@@ -56,6 +54,56 @@ class Difference(NamedTuple):
         if self.low is None or self.high is None:
             return f"{mean} (no interval)"
         return f"{mean} [{math.exp(self.low):.3g}, {math.exp(self.high):.3g}]"
+
+
+class Finding(NamedTuple):
+    """What is said of a difference, among those that are tested with it."""
+
+    difference: Difference
+    p: float | None  # adjusted; None without an interval
+    p_of_equivalence: float | None  # adjusted; None also without a margin
+    together: int  # number of differences that are tested together
+
+    def word(self, above: str = "higher", below: str = "lower") -> str:
+        """The verdict on the difference."""
+        if self.p is None or self.difference.p is None:
+            return "no verdict"
+        side = above if self.difference.mean > 0 else below
+        if self.p <= ERROR:
+            return side
+        return (
+            f"{side} alone; not resolved for {self.together} together"
+            if self.difference.p <= ERROR
+            else UNRESOLVED
+        )
+
+    @property
+    def is_equivalent(self) -> bool:
+        return self.p_of_equivalence is not None and self.p_of_equivalence <= ERROR
+
+
+def findings(found: Sequence[tuple[Difference, float | None]]) -> list[Finding]:
+    """The findings on differences that are tested together, each with its margin or None."""
+    p = holm([each.p for each, _ in found])
+    equivalence = holm([None if margin is None else each.p_of_equivalence(margin) for each, margin in found])
+    together = sum(each is not None for each in p)
+    return [
+        Finding(each, own, equal, together)
+        for (each, _), own, equal in zip(found, p, equivalence, strict=True)
+    ]
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Adjusted p-values: the i-th smallest of m times m - i + 1, at least the one before, at most 1.
+
+    None stays None and is not counted.
+    """
+    order = sorted((value, i) for i, value in enumerate(values) if value is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    least = 0.0
+    for rank, (value, i) in enumerate(order):
+        least = adjusted[i] = max(least, min(1.0, (len(order) - rank) * value))
+    return adjusted
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
@@ -103,32 +151,19 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean, mean - half, mean + half, len(differences))
 
 
-def joint_interval(differences: Sequence[float], num_comparisons: int) -> Difference:
-    """The interval of one of ``num_comparisons`` paired differences; ``differences`` has one value per seed.
-
-    Raises ``ValueError`` for no values.
-    """
-    if not differences:
-        raise ValueError("a comparison needs at least one pair of runs with a common seed, got none")
-    mean, seeds = statistics.fmean(differences), len(differences)
-    spread = statistics.stdev(differences) if seeds > 1 else 0.0
-    if seeds < FEWEST_SEEDS or spread <= 1e-12 * max(map(abs, differences)):
-        return Difference(mean, None, None, seeds)
-    half = quantile(seeds - 1, num_comparisons) * spread / math.sqrt(seeds)
-    return Difference(mean, mean - half, mean + half, seeds)
-
-
 @cache
-def quantile(degrees_of_freedom: int, num_comparisons: int = 1) -> float:
-    """Student's t for each of ``num_comparisons`` two-sided intervals; for one, of a 95 % interval."""
+def quantile(degrees_of_freedom: int) -> float:
+    """Student's t of a two-sided 95 % interval."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(degrees_of_freedom, 1 - (1 - CONFIDENCE) / (2 * num_comparisons)))
+    return float(stdtrit(degrees_of_freedom, 1 - ERROR / 2))
 
 
-def confidence(num_comparisons: int) -> str:
-    """The level of each of ``num_comparisons`` intervals in per cent, for example 98.75 for four."""
-    return f"{100 * (1 - (1 - CONFIDENCE) / num_comparisons):.4g}"
+def _below(t: float, degrees_of_freedom: int) -> float:
+    """The probability of Student's t below ``t``."""
+    from scipy.special import stdtr
+
+    return float(stdtr(degrees_of_freedom, t))
 
 
 def counted(seeds: int) -> str:

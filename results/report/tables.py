@@ -51,7 +51,7 @@ def table_of(series: Sequence[Series]) -> Table:
     found = [of_run[id(one.runs[0])] for one in series]
     measures = {m.name: m for part in ("qualities", "costs") for s in sections for m in getattr(s, part)}
     columns = [measure.label for measure in measures.values()]
-    compared = [section for section in sections if any(row.difference for row in section.rows)]
+    compared = [section for section in sections if any(row.finding for row in section.rows)]
     if compared:
         columns.append(f"minus {_baseline(compared)} [95 %]")
     has_comparable = any(section.has_comparable for section in sections)
@@ -71,7 +71,7 @@ def table_of(series: Sequence[Series]) -> Table:
     notes = [note for section in sections for note in section.notes if note not in on_top]
     if compared:
         quality = compared[0].qualities[0].label
-        notes.append(f"differences: of {quality}, paired over the seeds, with Student's 95 % interval")
+        notes.append(f"differences: of {quality}")
     reasons: dict[str, list[str]] = {}
     for one, (_, row) in zip(series, found, strict=True):
         if row.verdict.word == NOT_COMPARABLE:
@@ -100,12 +100,8 @@ def _cell(measure: Measure, row: ComparedMethod) -> Cell:
 def _difference(section: Section, row: ComparedMethod) -> Cell:
     if section.baseline in (None, row.name):
         return Cell("-")
-    if row.difference is None:
-        return Cell("no common seed")
-    quality, found = section.qualities[0], row.difference
-    seeds = f"minus {section.baseline}, seeds {', '.join(map(str, found.seeds))}"
-    return Cell(
-        quality.difference(found.mean, found.low, found.high, len(found.seeds)),
-        quality.factor * found.mean,
-        seeds,
-    )
+    quality = section.qualities[0]
+    if row.finding is None:
+        return Cell(row.difference(quality))
+    seeds = f"minus {section.baseline}, seeds {', '.join(map(str, row.common))}"
+    return Cell(row.difference(quality), quality.factor * row.finding.difference.mean, seeds)

@@ -2,15 +2,18 @@
 
 study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
-``comparisons``, pairs of methods; ``figures``, curves over epochs. ``code`` lists what results/studies/NAME
-has: ``names`` for the template, other ``figures``, or ``training`` for a study without a sweep. A template's
-paragraphs are wrapped, except texts with the filter ``line``.
+``primary`` and ``comparisons``, pairs of methods, compared by the first measure; ``margin``, by metric,
+within which two methods are as good; ``figures``, curves over epochs. ``code`` lists what
+results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json beside it, or
+``training`` for a study without a sweep. A template's paragraphs are wrapped, except texts with the filter
+``line``.
 """
 
 import importlib
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,14 +22,7 @@ import yaml
 
 from results.command import paragraph
 from results.compare.measures import LINK_BYTES, Measure, num_parameters, qualities, require_several_workers
-from results.compare.statistics import (
-    FEWEST_SEEDS,
-    NOT_SHOWN,
-    WITHOUT_INTERVAL,
-    Difference,
-    confidence,
-    joint_interval,
-)
+from results.compare.statistics import FEWEST_SEEDS, WITHOUT_INTERVAL, Difference, Finding, findings
 from results.escaping import code, in_markdown
 from results.figures import metrics, sheet
 from results.figures.description import curves
@@ -36,10 +32,12 @@ from results.figures.saving import Figures
 from results.read.matching import by_key, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
-from results.studies.kit import Option, Seeds, Study, by_name, differences, first_of, notes, paired, values_of
+from results.studies.kit import Option, Seeds, Study, by_name, first_of, notes, paired, values_of
 
 Methods = dict[str, Seeds]  # by label
 _UNBROKEN = "\0"  # a blank at which no line is broken
+PRIMARY, EXPLORATORY = "primary", "exploratory"
+COLUMNS = "kind | difference [95 %] | verdict | adjusted p | as good"  # of a table of comparisons
 
 
 def of_folder(folder: Path) -> Study:
@@ -55,6 +53,7 @@ def of_folder(folder: Path) -> Study:
         table=told.get("table", ""),
         page=partial(page, folder, told, parts.get("names", lambda *_: {})),
         figures=parts.get("figures", drawn),
+        data=parts.get("data"),
         needs=tuple(told.get("needs", [LINK_BYTES])),
         run_names=told.get("run_names", ""),
         option=Option(**told["option"]) if "option" in told else None,
@@ -79,20 +78,20 @@ def page(
     if "code" not in told:
         require_several_workers(runs)
     methods = methods_of(folder.name, told, runs)
-    measures, pairs = measures_of(told), told.get("comparisons")
+    measures = measures_of(told)
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"md": in_markdown, "code": code, "cell": _cell, "line": _line}
     template = environment.from_string((folder / "page.md.j2").read_text(encoding="utf-8"))
     text = template.render(
-        _functions(measures) | names(runs, further),
+        _functions(told, measures) | names(runs, further),
         runs=runs,
         methods=methods,
         further=methods_of(folder.name, told, further) if further else {},
         groups=partial(groups, runs),
         measures=measures,
-        looks=looks(pairs, methods, next(iter(measures.values()))) if pairs else [],
+        looks=looks(told, methods, next(iter(measures.values()))) if methods else [],
         study=told,
-        NOT_SHOWN=NOT_SHOWN,
+        COLUMNS=COLUMNS,
         WITHOUT_INTERVAL=WITHOUT_INTERVAL,
     )
     return "\n".join(map(_wrapped, re.split(r"\n{2,}", text.strip()))).replace(_UNBROKEN, " ")
@@ -111,7 +110,7 @@ def _wrapped(block: str) -> str:
     return paragraph(block) if block[0] not in "#|-!" else f"{block}\n"
 
 
-def _functions(measures: Mapping[str, Measure]) -> dict[str, Callable[..., Any]]:
+def _functions(told: Mapping[str, Any], measures: Mapping[str, Measure]) -> dict[str, Callable[..., Any]]:
     """The functions of a template; methods are given by their runs, measures by their name."""
 
     def minus(measure: Measure, ours: Seeds, theirs: Seeds | None) -> str:
@@ -125,9 +124,13 @@ def _functions(measures: Mapping[str, Measure]) -> dict[str, Callable[..., Any]]
         runs = list(own.values())
         return " | ".join(measures[name].spread(runs) for name in names or measures)
 
-    functions = by_name(asked, confidence, first_of, lambda_in_force, look, mean, minus, near, notes)
+    functions = by_name(
+        asked, comparisons, first_of, lambda_in_force, mean, minus, near, notes, num_parameters
+    )
     return functions | {
-        **by_name(num_parameters, said, spreads),
+        **by_name(spreads, verdicts),
+        "judged": partial(judged, told),
+        "look": partial(look, told),
         "pairs": lambda name, ours, theirs: values_of(measures[name], ours, theirs),
         "seeds": lambda own: ", ".join(map(str, own)),
         "by_seed": lambda runs: {run.seed: run for run in runs},
@@ -188,27 +191,116 @@ def _has(run: Run, key: str, value: object) -> bool:
     return settings.get(key) == value
 
 
+@dataclass(frozen=True, kw_only=True)
 class Look:
-    """One of a page's comparisons: a method minus another one, with its own and its joint interval."""
+    """A comparison of a page, one method minus another one, and what is said of it."""
 
-    def __init__(self, one: str, other: str, values: Sequence[float], number: int) -> None:
-        self.one, self.other, self.seeds = one, other, len(values)
-        self.alone, self.together = joint_interval(values, 1), joint_interval(values, number)
+    one: str
+    other: str
+    difference: Difference  # without the measure's factor
+    shown: str  # the difference and its own interval, in the unit of the page
+    ends: Hashable  # of the runs; equal runs have equal ones
+    margin: float | None = None  # in the unit of the difference
+    within: str = ""  # the margin in words
+    kind: str = EXPLORATORY
+    finding: Finding | None = None
+
+    @property
+    def cells(self) -> str:
+        """The cells of ``COLUMNS``."""
+        assert self.finding is not None
+        p, equal = self.finding.p, self.finding.p_of_equivalence
+        cells = [self.kind, self.shown, self.finding.word(), "-" if p is None else f"{p:.2g}"]
+        good = f"within {self.within}, p {equal:.2g}" if self.finding.is_equivalent else "not shown"
+        cells.append("-" if equal is None else good)
+        return " | ".join(cells)
 
 
-def looks(pairs: Iterable[Sequence[str]], methods: Methods, measure: Measure) -> list[Look]:
-    """The comparisons of ``measure`` for which there is a common seed."""
-    found = []
-    for one, other in pairs:
-        if one in methods and other in methods:
-            values = [measure.factor * each for each in differences(measure, methods[one], methods[other])]
-            found += [(one, other, values)] if values else []
-    return [Look(*each, len(found)) for each in found]
+def look(
+    told: Mapping[str, Any], measure: Measure, one: str, other: str, ours: Seeds, theirs: Seeds
+) -> Look | None:
+    """The comparison of two methods by their runs; None without a common seed.
+
+    Raises ``ValueError`` for a margin of another form than "1 point" or "1 %".
+    """
+    if (found := paired(measure, ours, theirs)) is None:
+        return None
+    within, margin = told.get("margin", {}).get(measure.name, ""), None
+    if within:
+        number = re.fullmatch(r"([\d.]+) (%|points?)", str(within))
+        if not number:
+            raise ValueError(f"margin of {measure.name} must be like '1 point' or '1 %', got {within!r}")
+        percent = statistics.fmean(value for _, value in values_of(measure, ours, theirs)) / 100
+        margin = float(number[1]) * (percent if number[2] == "%" else 1 / measure.factor)
+    ends = tuple(
+        (seed, measure.value(run), run.summary.get("compression/total_error"))
+        for runs in (ours, theirs)
+        for seed, run in sorted(runs.items())
+    )
+    shown = measure.difference(*found)
+    return Look(one=one, other=other, difference=found, shown=shown, ends=ends, margin=margin, within=within)
 
 
-def look(measure: Measure, ours: Seeds, theirs: Seeds, number: int) -> Difference:
-    """The interval of one of ``number`` comparisons, in the unit of the page."""
-    return joint_interval([measure.factor * each for each in differences(measure, ours, theirs)], number)
+def judged(told: Mapping[str, Any], found: Iterable[Look | None]) -> list[Look]:
+    """The primary comparisons, then the others, each with its finding among those of its kind.
+
+    Equal runs, as of two scopes in which a method selects the same, are compared once.
+    """
+    kinds: dict[str, dict[Hashable, Look]] = {PRIMARY: {}, EXPLORATORY: {}}
+    for each in filter(None, found):
+        kind = PRIMARY if [each.one, each.other] in told.get("primary", ()) else EXPLORATORY
+        kinds[kind].setdefault(each.ends, each)
+    for ends in kinds[PRIMARY]:
+        kinds[EXPLORATORY].pop(ends, None)
+    return [
+        replace(each, kind=kind, finding=finding)
+        for kind, own in kinds.items()
+        for each, finding in zip(
+            own.values(), findings([(each.difference, each.margin) for each in own.values()]), strict=True
+        )
+    ]
+
+
+def looks(told: Mapping[str, Any], methods: Methods, measure: Measure) -> list[Look]:
+    """The comparisons of study.yaml for which there is a common seed.
+
+    Raises ``ValueError`` for a comparison of a method that study.yaml does not have.
+    """
+    pairs = [*told.get("primary", ()), *told.get("comparisons", ())]
+    if unknown := {label for pair in pairs for label in pair} - told["methods"].keys():
+        raise ValueError(
+            f"comparisons must be of {', '.join(told['methods'])}, got {', '.join(sorted(unknown))}"
+        )
+    return judged(
+        told,
+        [
+            look(told, measure, one, other, methods[one], methods[other])
+            for one, other in pairs
+            if one in methods and other in methods
+        ],
+    )
+
+
+def comparisons(found: Sequence[Look]) -> str:
+    """A table of comparisons and the sentence on its verdicts; empty without any."""
+    if not found:
+        return ""
+    rows = [f"| {in_markdown(f'{each.one} minus {each.other}')} | {each.cells} |" for each in found]
+    return "\n".join(
+        [f"| comparison | {COLUMNS} |", "|---|---|---:|---|---:|---|", *rows, "", verdicts(found)]
+    )
+
+
+def verdicts(found: Sequence[Look]) -> str:
+    """The sentence on the verdicts of a page's comparisons."""
+    numbers = {each.kind: each.finding.together for each in found if each.finding}
+    among = " and among ".join(f"{number} {kind}" for kind, number in numbers.items())
+    margins = " or ".join(dict.fromkeys(each.within for each in found if each.within))
+    return (
+        f"Intervals are single ones of 95 %, p is adjusted among {among} comparisons (Holm)"
+        f"{f', and as good is within {margins}' if margins else ''}: "
+        "[what the verdicts mean](../../../docs/statistics.md)."
+    )
 
 
 def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[str]]:
@@ -231,14 +323,6 @@ def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[
         and abs(sent[method] / sent[found[0]] - 1) <= share
         and len(seeds[method] & seeds[found[0]]) >= FEWEST_SEEDS
     ]
-
-
-def said(found: Iterable[Look], shown: Callable[[Look], str]) -> str:
-    """The verdicts, each with the comparisons that have it."""
-    words: dict[str, list[str]] = {}
-    for each in found:
-        words.setdefault(each.together.word("higher", "lower"), []).append(shown(each))
-    return ". ".join(f"{word.capitalize()}: {'; '.join(where)}" for word, where in words.items())
 
 
 def figures(name: str, told: Mapping[str, Any], runs: Sequence[Run]) -> Figures:

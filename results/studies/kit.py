@@ -1,6 +1,7 @@
 """Common code of the studies: their description, generation of pages and figures, and parts of pages."""
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class Study:
     page: Callable[..., str]  # makes Markdown from the runs and the value of ``option``
     outputs: tuple[str, ...] = ()  # folders of its runs, below the root of outputs; by default NAME
     figures: Callable[..., Figures] | None = None  # with the same arguments
+    data: Callable[..., Any] | None = None  # of NAME.json beside the page, with the same arguments
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
     run_names: str = ""  # beginning of its runs' names; others are left out
     option: Option | None = None
@@ -98,6 +100,9 @@ def make(study: Study, options: argparse.Namespace) -> None:
             command = f"python -m results table {' '.join(f'outputs/{name}' for name in study.outputs)}"
             rows = methods_table.page(runs, command, allow_modified=options.allow_modified)
             hand_out(rows, path.parent / study.table)
+        if study.data is not None:
+            data = json.dumps(study.data(runs, *further), indent=1, allow_nan=False)
+            hand_out(f"{data}\n", path.with_suffix(".json"))
     hand_out(text, path)
 
 
@@ -129,11 +134,6 @@ def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
     """Ours minus theirs, mean and 95 % interval over common seeds; None without common seeds."""
     pairs = values_of(measure, ours, theirs)
     return paired_difference(*zip(*pairs, strict=True)) if pairs else None
-
-
-def differences(measure: Measure, ours: Seeds, theirs: Seeds) -> list[float]:
-    """Ours minus theirs, one value per common seed, without the measure's factor."""
-    return [value - other for value, other in values_of(measure, ours, theirs)]
 
 
 def values_of(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float, float]]:

@@ -2,7 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,19 +11,21 @@ import numpy as np
 
 from results.compare.measures import LINK_BYTES as BYTES
 from results.compare.measures import Measure, qualities, require_several_workers
-from results.compare.statistics import NOT_SHOWN, Difference, joint_interval
+from results.compare.statistics import paired_difference
 from results.figures.groups import file_stem, groups
 from results.figures.kinds import figures_of
 from results.figures.saving import Figures
 from results.read.matching import by_method, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
+from results.studies.engine import Look
 from results.studies.kit import Seeds, by_name, first_of
 
 NEAR = 0.1  # largest difference of a pair's bytes, as a share of Top-k's bytes
 SUBOPTIMALITY = "convex/suboptimality"
 DENSITY = "compression/density"
 FIGURES = ("quality_bytes", "total_error_bytes", "density", "quality_density", "suboptimality")
+MEASURES = {"total error": "compression/total_error", "f(x) - f*": SUBOPTIMALITY}  # of convex problems
 SMALLER = ("smaller with the threshold", "larger with the threshold")
 
 
@@ -121,18 +124,40 @@ def ratios(ours: Seeds, theirs: Seeds, metric: str, seeds: Sequence[int]) -> lis
     return [ours[seed].summary[metric] / theirs[seed].summary[metric] for seed in seeds]
 
 
-def over_threshold(problem: MatchedRuns, own: Seeds, metric: str, num_comparisons: int) -> Difference:
+def looks_of(look: Callable[..., Look | None], problem: MatchedRuns) -> Iterator[Look | None]:
+    """The comparisons of one problem: by ``look`` of the engine, or of Top-k at a threshold's bytes."""
+    if not problem.is_convex:
+        for top_k, method in pairs_of(problem):
+            theirs = problem.top_k[top_k]
+            one = f"{problem.subject}: threshold"
+            yield look(quality(theirs), one, density(theirs), problem.thresholds[method], theirs)
+        return
+    for method in within(problem):
+        yield from (over_threshold(problem, method, *each) for each in MEASURES.items())
+
+
+def over_threshold(problem: MatchedRuns, method: str, label: str, metric: str) -> Look:
     """The logarithm of Top-k's ``metric``, interpolated to a threshold's bytes, over the threshold's."""
-    runs = problem.of_seeds(own)
-    logs = [math.log(interpolated(problem, run, metric) / run.summary[metric]) for run in runs]
-    return joint_interval(logs, num_comparisons)
+    runs = problem.of_seeds(problem.thresholds[method])
+    pairs = [(math.log(interpolated(problem, run, metric)), math.log(run.summary[metric])) for run in runs]
+    found = paired_difference(*zip(*pairs, strict=True))
+    one = f"{problem.subject}: {method}"
+    return Look(one=one, other=label, difference=found, shown=found.shown_as_ratio(), ends=(one, label))
 
 
-def counted(found: Sequence[Difference]) -> str:
-    """A statement on all intervals of one measure; above 0, Top-k has the larger value."""
-    counts = {side: sum(each.side == side for each in found) for side in (1, -1, 0)}
-    words = dict(zip(counts, (*SMALLER, NOT_SHOWN), strict=True))
-    return ", ".join(f"{words[side]} at {count} of {len(found)}" for side, count in counts.items() if count)
+def counted(found: Sequence[Look]) -> str:
+    """A statement on all comparisons of one measure; above 0, Top-k has the larger value."""
+    words = Counter(each.finding.word(*SMALLER) for each in found if each.finding)
+    return ", ".join(f"{word} at {count} of {len(found)}" for word, count in words.items())
+
+
+def quality(own: Seeds) -> Measure:
+    return qualities([first_of(own)])[0]
+
+
+def density(own: Seeds) -> str:
+    """The density of a Top-k, as text."""
+    return f"Top-k {100 * first_of(own).config['compressor']['density']:g} %"
 
 
 def threshold(own: Seeds) -> str:
@@ -171,12 +196,11 @@ def early_and_late(problem: MatchedRuns) -> list[tuple[float, float, float]]:
 
 def names(runs: Sequence[Run], _: Sequence[Run] = ()) -> dict[str, Any]:
     """The names of the template."""
-
-    def quality(own: Seeds) -> Measure:
-        return qualities([first_of(own)])[0]
-
-    return by_name(counted, early_and_late, over_threshold, pairs_of, quality, ratios, ratios_of_the_rule) | {
+    return by_name(
+        counted, density, early_and_late, looks_of, pairs_of, quality, ratios, ratios_of_the_rule
+    ) | {
         **by_name(threshold, within),
+        "MEASURES": MEASURES,
         "problems": problems_of(runs),
         "stem": lambda problem: file_stem(problem.subject),
         "NEAR": NEAR,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from results.compare.measures import LINK_BYTES, Measure
-from results.compare.statistics import CONFIDENCE
+from results.compare.statistics import ERROR, holm
 from results.read.matching import by_key
 from results.read.naming import part_name
 from results.read.run import Run
@@ -23,6 +23,7 @@ CIFAR10, OWN = "cifar10_", "why_"  # beginnings of the names of runs, beside the
 FEWEST = 6  # methods of a comparison
 ONE_CLASS = 0.52  # accuracy on SST-2 up to which nearly all answers are one class, which scores 0.5092
 RESAMPLES = 2000
+ERRORS = {"mean": "error", "gain": "gain_error"}  # fields of ``Correlation``
 
 
 def _of_layers(of: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Run], float]:
@@ -242,20 +243,24 @@ def spearman(a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(squares > 1e-9, products / np.sqrt(np.maximum(squares, 1e-9)), np.nan)
 
 
-def interval(mean: float, error: float, number: int = 1) -> tuple[float, float]:
-    """The ends of one of ``number`` normal intervals that together hold with ``CONFIDENCE`` (Bonferroni)."""
-    half = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * number)) * error
+def interval(mean: float, error: float) -> tuple[float, float]:
+    """The ends of a normal 95 % interval."""
+    half = NormalDist().inv_cdf(1 - ERROR / 2) * error
     return mean - half, mean + half
 
 
-def shown(table: Sequence[Correlation], value: str, error: str, sign: int = 0) -> list[str]:
-    """The measures whose joint interval does not contain 0; with a ``sign``, those on its side of 0."""
-    found = []
-    for each in table:
-        low, high = interval(getattr(each, value), getattr(each, error), len(table))
-        side = (low > 0) - (high < 0)
-        found += [each.measure.label] if side and sign in (0, side) else []
-    return found
+def shown(table: Sequence[Correlation], value: str, sign: int = 0) -> list[str]:
+    """The measures whose ``value``, "mean" or "gain", is not 0, by normal p-values adjusted by Holm's method.
+
+    With a ``sign``, those whose ``value`` has it.
+    """
+    found = [(getattr(each, value), getattr(each, ERRORS[value])) for each in table]
+    adjusted = holm([2 * NormalDist().cdf(-abs(mean) / error) if error else None for mean, error in found])
+    return [
+        each.measure.label
+        for each, (mean, _), p in zip(table, found, adjusted, strict=True)
+        if p is not None and p <= ERROR and mean * sign >= 0
+    ]
 
 
 def agreeing(pairs: Sequence[Pair], measure: Measure) -> int:

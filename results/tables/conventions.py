@@ -50,7 +50,8 @@ def counts_of(run: Run) -> list[Count]:
     ring = 2 * (n - 1) / n  # bytes that leave a worker, per byte handed to an all-reduce
     dense = dense_link / ring
     steps = summary["step"] - summary.get("train/steps_skipped", 0)
-    dense_elements = num_parameters(run) * steps
+    fragments = (run.config.get("local") or {}).get("fragments", 1)  # each is in every P-th step
+    dense_elements = num_parameters(run) * steps / fragments
     elements = summary["compression/density_mean"] * dense_elements
     bits = summary.get("comm/paper_bits_total")
     exact = elements if bits is not None else None  # None unless one fp32 value is sent per element

@@ -35,6 +35,7 @@ def comma_separated(sections: Sequence[Section]) -> str:
         "difference",
         "difference low",
         "difference high",
+        "difference p",
         "difference seeds",
     ]
     head += ["published", "verdict", "reason"]
@@ -66,14 +67,16 @@ def _flat(section: Section, row: ComparedMethod) -> dict[str, object]:
             line[f"{measure.name} mean"] = mean_and_interval(values)[0]
         if (deviation := standard_deviation(values)) is not None:
             line[f"{measure.name} std"] = deviation
-    if row.difference:
+    if row.finding:
+        difference = row.finding.difference
         line |= {
             "baseline": section.baseline,
             "difference of": section.qualities[0].name,
-            "difference": row.difference.mean,
-            "difference low": row.difference.low,
-            "difference high": row.difference.high,
-            "difference seeds": " ".join(map(str, row.difference.seeds)),
+            "difference": difference.mean,
+            "difference low": difference.low,
+            "difference high": difference.high,
+            "difference p": row.finding.p,
+            "difference seeds": " ".join(map(str, row.common)),
         }
     return line
 
@@ -105,13 +108,10 @@ def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
 def _difference(section: Section, row: ComparedMethod) -> str:
     if row.name == section.baseline:
         return "-"
-    if row.difference is None:
-        return "no common seed"
-    found = row.difference
-    shown = section.qualities[0].difference(found.mean, found.low, found.high, len(found.seeds))
-    if len(found.seeds) == 1 or found.seeds == tuple(run.seed for run in row.runs):
+    shown = row.difference(section.qualities[0])
+    if len(row.common) <= 1 or row.common == tuple(run.seed for run in row.runs):
         return shown
-    return f"{shown} over seeds {', '.join(map(str, found.seeds))}"
+    return f"{shown}, over seeds {', '.join(map(str, row.common))}"
 
 
 def _reasons(section: Section) -> dict[str, list[str]]:

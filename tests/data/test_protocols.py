@@ -13,7 +13,7 @@ from configs import CONF, resolved
 from data_formats import FORMATS, IMAGES
 
 from compressors.core.randomness import generator
-from data.protocols import Dataset, Loader, Task
+from data.protocols import Dataset, Loader, Task, tokens_per_step
 
 OPTIONS = sorted(path.stem for path in CONF.glob("data/*.yaml"))
 SMALL = {  # command-line settings, and the function that writes the files, by option
@@ -87,6 +87,9 @@ def test_a_dataset_keeps_to_the_protocol(option: str, tmp_path: Path) -> None:
     for loader in loaders:
         check(loader, Loader)
         assert 0 < loader.epochs_per_step <= 1
+    if option in ("masked", "windows", "digits"):  # text in samples of equal length, and other data
+        tokens = None if option == "digits" else loader.batches(0)[0][0].numel()
+        assert tokens_per_step(loader) == tokens
     for step in (3, 0, 5, 2):  # a worker's batch depends on the step alone, not on the process
         both, second = (loader.batches(step) for loader in loaders)
         if isinstance(both, list):

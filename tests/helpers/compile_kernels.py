@@ -29,19 +29,14 @@ from compressors.kernels.gpu import searching as searching
 from compressors.kernels.gpu import signing as signing
 from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu import surveying as surveying
+from compressors.kernels.gpu.ranking import COUNTED, EIGHT_WARPS, SAMPLE
 from compressors.kernels.gpu.table import TILE
-from compressors.kernels.gpu.taking import (
-    COUNTED,
-    EIGHT_WARPS,
-    NO_FUSED_MULTIPLY_ADD,
-    SAMPLE,
-    SIXTEEN_WARPS,
-)
+from compressors.kernels.gpu.taking import NO_FUSED_MULTIPLY_ADD, SIXTEEN_WARPS
 
 TOOL = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 WORDS = {  # arguments that are pointers to 64-bit integers, or such integers
     *("pieces", "rows", "sizes", "begins", "first", "parts", "row_pieces", "draws", "jobs", "sent"),
-    *("starts", "found"),
+    *("starts", "found", "firsts"),
 }
 ENTRIES = {"factor", "values", "out", "total", "levels", "floors", "magnitudes", "tails", "thresholds"}
 NUMBERS = {"tiles", "num_rows", "size", "capacity", "programs", "number"}
@@ -86,6 +81,7 @@ def launches(bits: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     rounds = bits // 8
     yield "guess", largest.guess, {"SAMPLE": SAMPLE, "TOP": bits - 2, "ROUNDS": rounds}
     yield "gather", largest.gather, {}
+    yield "gather_sampled", largest.gather_sampled, {"TILE": TILE}
     for name, number, shift, width in (
         ("first", 0, bits - 9, 8),
         ("middle", 1, bits - 17, 8),

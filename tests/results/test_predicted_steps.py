@@ -96,6 +96,22 @@ def test_settings_of_a_method_have_a_row_each(tmp_path: Path, capsys: pytest.Cap
     assert found["top_k, density 0.01, scope global"][3] == "62.5" and len(found) == 4
 
 
+def test_a_step_of_local_steps_has_a_part_of_an_exchange(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """H = 8 in 2 fragments: 4 local steps share 110 ms of compute, 10 ms of compression, 125 ms of bytes."""
+    local = {"_target_": "trainers.local.LocalSteps", "steps": 8, "fragments": 2}
+    lines = [{**RECORD, "step": step, "comm/compression_ratio": 3.0} for step in (1, 2, 3)]  # half the model
+    for compressor in ("top_k", "none"):
+        write_run(tmp_path, workers=4, compressor=compressor, local=local, records=lines)
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
+    found = rows(capsys.readouterr().out)
+    for name, own in found.items():
+        expected = ["61.2", "27.5", "2.5", "31.2"] if "local" in name else ["777.5", "27.5", "0.0", "750.0"]
+        assert own[:4] == expected or name == "fp16", found
+    assert len(found) == 4
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -177,3 +193,7 @@ def test_a_model_is_measured_by_a_process_of_its_own(
     assert "\nlink 1 Gbit/s, collectives at most 10 Gbit/s, 50 µs per message\n" in said
     # 15 x 2 / 16 x 40 MB at 125 MB/s and 30 rounds of 50 us
     assert rows(said)["dense"][:4] == ["653.5", "50.0", "2.0", "601.5"]
+    assert main([*words, "--local-steps", "100"]) == 0
+    found = rows(capsys.readouterr().out)
+    assert found["dense"][0] == "653.5" and found["dense, H = 100"][:4] == ["56.0", "50.0", "0.0", "6.0"]
+    assert len(found) == 4

@@ -1,6 +1,8 @@
 """Break-even bandwidth, compared with hand-computed numbers."""
 
 import json
+import re
+import shlex
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from command_line import command
+from results_commands import main
 
 from compressors.build import build_reducer
 from compressors.none import NoCompression
@@ -203,6 +206,10 @@ def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert ("faster than dense" in done.stdout) == (method != "none")
+        following = re.findall(r"python -m results ([^;(]+)", done.stdout.splitlines()[-1])
+        assert [line.split()[0] for line in following] == ["report", *["breakeven"] * (method != "none")]
+        for line in following:
+            assert main(shlex.split(line)) == 0
         (path,) = tmp_path.glob(f"mlp-digits-{method}/*/summary.json")
         summary = json.loads(path.read_text())
         assert (NAME in summary) == (method != "none")

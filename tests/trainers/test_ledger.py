@@ -64,6 +64,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         # Each of 2 workers sends its payload to the other.
         "comm/link_bytes_sent": 8 / 2 + 4 * segments,
         "comm/link_bytes_sent_total": 8 * 4 / 2 + 8 * segments,
+        "comm/link_bytes_sent_largest": 2 * 8 + 4 * segments,  # of worker 1 in step 1
         "comm/link_bytes_received": 8 / 2 + 4 * segments,
         "comm/link_bytes_received_total": 8 * 4 / 2 + 8 * segments,
         "comm/compression_ratio": 2 * 4 * 4 / (8 * 4 / 2 + 8 * segments),  # 4 values of 4 bytes in 2 steps

@@ -128,16 +128,40 @@ def test_bytes_are_those_of_one_exchange_per_round(tmp_path: Path) -> None:
     plain = train(config_of(tmp_path, *PLAIN, *ADAMW, "compressor=none", "trainer.steps=4"))["summary"]
     assert found["comm/link_bytes_sent_total"] == plain["comm/link_bytes_sent_total"]  # 4 steps each
     assert found["epoch"] == pytest.approx(3 * plain["epoch"])
+    samples = 4 * 3 * 8  # of a worker
+    assert found["comm/link_bytes_per_sample"] == found["comm/link_bytes_sent_total"] / samples
+    assert plain["comm/link_bytes_per_sample"] == 3 * found["comm/link_bytes_per_sample"]
+
+
+def test_tokens_are_those_of_all_local_steps(tmp_path: Path) -> None:
+    training = built(tmp_path, "data=python_docs", "data.objective=windows", "model=gpt")
+    (batch, _) = next(training.loader.batches(0))
+    assert training.read_per_step == ("token", 3 * batch.inputs.numel())
 
 
 def test_fragments_send_the_same_bytes_in_smaller_bursts(tmp_path: Path) -> None:
     own = ("compressor=none", "trainer.log_every=1", "local.steps=4")
     whole = train(config_of(tmp_path, *QUICK, *ADAMW, *own, "trainer.steps=2"))
     parts = train(config_of(tmp_path, *QUICK, *ADAMW, *own, "trainer.steps=4", "local.fragments=2"))
-    for name in ("comm/link_bytes_sent_total", "epoch", "comm/compression_ratio", "local/steps"):
+    equal = ("link_bytes_sent_total", "compression_ratio", "bits_per_parameter", "link_bytes_per_sample")
+    for name in ("epoch", "local/steps", *(f"comm/{name}" for name in equal)):
         assert parts["summary"][name] == whole["summary"][name], name
-    largest = [max(r.get("comm/link_bytes_sent", 0) for r in each["records"]) for each in (whole, parts)]
+    largest = [each["summary"]["comm/link_bytes_sent_largest"] for each in (whole, parts)]
+    assert largest == [max(r.get("comm/link_bytes_sent", 0) for r in e["records"]) for e in (whole, parts)]
     assert largest[1] < 0.7 * largest[0]
+
+
+@pytest.mark.parametrize("fragments", [1, 3])
+def test_a_density_is_that_of_what_is_exchanged(tmp_path: Path, fragments: int) -> None:
+    """Top-k keeps the largest tenth of each layer; after 4 steps, one of 3 fragments was exchanged twice."""
+    own = ("compressor=top_k", "budget.density=0.1", "trainer.log_every=1", f"local.fragments={fragments}")
+    found = train(config_of(tmp_path, *QUICK, *ADAMW, *own))
+    for record in found["records"]:
+        if "compression/density" in record:
+            assert record["compression/density"] == pytest.approx(0.1, rel=0.02)
+            assert record["compression/density_mean"] == pytest.approx(0.1, rel=0.02)
+    for layer in found["summary"]["layers"].values():
+        assert layer["density_mean"] == max(1, int(0.1 * layer["elements"])) / layer["elements"]
 
 
 def test_fragments_are_of_equal_size_if_possible() -> None:

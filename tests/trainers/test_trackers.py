@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 import re
 import time
 from pathlib import Path
@@ -34,6 +35,9 @@ def open_one(folder: Path, destination: str = "wandb", **settings: object) -> An
         folder=folder, name="n", config=config, facts=FACTS, destinations=destinations, **settings
     )
     return tracker
+
+
+SHOWN_AGAIN = b"\x1b[?25h"  # the cursor, at the end of live output
 
 
 class ATerminal(io.StringIO):
@@ -92,6 +96,38 @@ def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pyt
     terminal.finish({})
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\r")[-1]
     assert re.search(r"step 150 of 200 +6 min left +0\.15 steps/s +loss 1\.2500 +sent 185 MB", shown), shown
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_pseudo_terminal_shows_loss_and_density_as_curves(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each from its lowest to its highest value; none of equal values, and none without block characters."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w", encoding=encoding) as stream:
+        terminal = Terminal(10, stream)
+        for step, loss in enumerate((2.0, 1.0, 0.25), 1):
+            terminal.log(RECORD | {"step": step, "train/loss": loss})
+        terminal.log({"step": 3, "epoch": 0.5, "test/accuracy": 0.75})
+        terminal.finish({})
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        said = b""
+        while not said.endswith(SHOWN_AGAIN):
+            said += screen.read(1 << 12)
+    assert b"step 3 of 10" in said
+    assert ("loss    █▄▁  0.25 to 2\r\n".encode() in said) == (encoding == "utf-8")
+    assert "density ▁".encode() not in said  # the density is 1 % in all records
+
+
+def test_a_long_curve_has_means_of_as_many_records_each() -> None:
+    terminal = Terminal(1000, ATerminal())
+    for step in range(1000):
+        terminal.log(RECORD | {"step": step, "train/loss": float(step // 500)})
+    terminal.finish({})
+    blocks = re.findall("[▁▂▃▄▅▆▇█]+", terminal.stream.getvalue())[-1]
+    assert blocks == "▁" * 15 + "▄" + "█" * 15  # 31 means of 32 records
 
 
 def test_lines_of_jobs_that_run_at_once_are_plain_and_say_whose_they_are() -> None:

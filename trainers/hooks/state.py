@@ -242,7 +242,7 @@ class CompressionState:
         with together("state.summary()"):
             found = self.metrics() | ({} if failed else self.ledger.metrics())
             costs = {} if failed else self.costs.summary()
-        kept = ("_total", "total_error", "density_mean", "compression_ratio", "bits_per_parameter")
+        kept = ("_total", "_largest", "total_error", "density_mean", "_ratio", "per_parameter")
         sums = {name: value for name, value in found.items() if name.endswith((*kept, "step", "skipped"))}
         return sums | costs
 

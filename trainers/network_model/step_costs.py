@@ -56,7 +56,8 @@ class StepCosts:
         self.num_buckets = 1  # of the last step; DistributedDataParallel changes them after the first
         self.steps = 0
         self.leading_seconds: deque[float] = deque(maxlen=STEPS)  # of the steps that had any
-        self._sent = 0.0  # sum over steps: bytes that left a local worker (mean) and ``Clock.detour_bytes``
+        # Sums over steps: bytes that left a local worker (mean) and ``Clock.detour_bytes``; in dense steps
+        self._sent = self._dense = 0.0
 
     def add(self, step: TimedStep, ledger: Ledger) -> None:
         """Record the last step."""
@@ -65,6 +66,7 @@ class StepCosts:
         sent = ledger.counts.link_bytes[:, 0]
         clock = self.communicator.clock
         self._sent += sent.sum() / len(sent) + clock.detour_bytes  # takes half the time of mean()
+        self._dense += float(ledger.counts.dense_bytes[0])
         if step.compression_seconds is not None:
             self.seconds.append(step.compression_seconds)
         self.rounds.append(clock.rounds)
@@ -94,9 +96,10 @@ class StepCosts:
         ]
         rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 6]
         own, rehearsed, latency, lead, in_sequence, _ = rows.max(0).values.tolist()
-        workers, size = self.communicator.size, self.layout.num_bytes
+        workers, dense_bytes = self.communicator.size, self._dense / self.steps
+        part = dense_bytes / all_reduce_bytes(self.layout.num_bytes, workers)  # of the layers, in a step
         compressed = StepCost(own + lead, in_sequence, rows[:, 5].mean().item())
-        dense = StepCost(rehearsed, 2 * (workers - 1) * self.num_buckets, all_reduce_bytes(size, workers))
+        dense = StepCost(part * rehearsed, 2 * (workers - 1) * self.num_buckets, dense_bytes)
         return {NAME: break_even(compressed, dense, latency), ROUNDS: in_sequence}
 
 

@@ -38,13 +38,14 @@ class Network(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of a method in a step, beside forward pass, backward pass and update."""
+    """Cost of a method in one exchange, beside forward pass, backward pass and update."""
 
     name: str
     all_reduced_bytes: float  # that a worker hands to all-reduces
     gathered_bytes: float  # that it hands to gathers
     seconds: Line  # processor time of compression and aggregation
     rounds: Line  # sequential messages
+    local_steps: int = 1  # H, steps of a worker from one exchange to the next
 
     def traffic_bytes(self, workers: int) -> float:
         """Bytes that leave a worker: ring all-reduces, and gathers to n - 1 others."""
@@ -52,7 +53,7 @@ class Cost(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Seconds of a method's step, and its parts."""
+    """Seconds of a method's step, and its parts; a step has 1 / H of an exchange."""
 
     name: str
     step: float
@@ -65,17 +66,19 @@ class Prediction(NamedTuple):
 def predict(
     cost: Cost, compute_seconds: float, workers: int, network: Network, overlap: float = 0.0
 ) -> Prediction:
-    """A step of ``workers`` workers takes t + s + max(0, a r + 8 v / B - overlap t) seconds.
+    """A step of ``workers`` workers takes t + (s + max(0, a r + 8 v / B - overlap t)) / H seconds.
 
-    t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method;
-    a: latency; B: the bandwidth of the link or, if it is lower, of the backend. ``overlap`` is the part of t
-    during which messages are on their way.
+    t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
+    an exchange, which follows every H steps; a: latency; B: the bandwidth of the link or, if it is lower, of
+    the backend. ``overlap`` is the part of t during which messages are on their way.
     """
     slowest = min(network.bits_per_second, network.backend_bits_per_second)
     traffic = cost.traffic_bytes(workers)
     sending = network.latency_seconds * cost.rounds.at(workers) + 8 * traffic / slowest
     waiting = max(0.0, sending - overlap * compute_seconds)
-    seconds = cost.seconds.at(workers)
+    seconds, waiting, traffic = (
+        part / cost.local_steps for part in (cost.seconds.at(workers), waiting, traffic)
+    )
     return Prediction(
         cost.name, compute_seconds + seconds + waiting, compute_seconds, seconds, waiting, traffic
     )

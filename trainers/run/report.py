@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,16 @@ def print_summary(summary: Mapping[str, object], console: Console | None = None)
         if name in summary:
             table.add_row(label, form(summary[name]) if callable(form) else form.format(summary[name]))
     (console or Console(width=100)).print(table)
+
+
+def next_commands(folder: Path, output: str, summary: Mapping[str, object]) -> str:
+    """A line with the commands that read the run in ``folder``, and all runs in ``output``."""
+    results = "python -m results" if __name__.startswith("trainers.") else "total-error results"
+    line = f"next: {results} report {shlex.quote(output)} (a page on all runs there; or table, figures)"
+    if BREAK_EVEN not in summary:
+        return line
+    network = f"{results} breakeven {shlex.quote(str(folder))} --bandwidth 1gbit 10gbit"
+    return f"{line}; {network} (steps over a network)"
 
 
 def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, Form]]:

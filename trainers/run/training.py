@@ -22,7 +22,7 @@ from trainers.launch.stopping import end_with_torchrun, stop_request
 from trainers.loop import run
 from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
-from trainers.run.report import announce, print_summary
+from trainers.run.report import announce, next_commands, print_summary
 from trainers.run.terminal import Terminal
 from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Trackers
 from trainers.step.gradients import NonFiniteGradientError
@@ -122,6 +122,8 @@ def train(config: Config) -> None:
         if process == 0:
             print_summary(summary)
             print(f"run folder: {folder.path}")
+            if current_sweep() is None:
+                print(next_commands(folder.path, config["output"], summary))
             for tracker in records.external:
                 if tracker.sync_command and current_sweep() is None:  # a sweep prints one for all jobs
                     print(f"to Weights & Biases: {tracker.sync_command}")

@@ -1,6 +1,7 @@
 """The ledger: compression error, elements and bytes of every step, per worker and layer."""
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,12 +24,16 @@ class Counts:
     All counts are views of one array, so one operation adds a step to the totals.
     """
 
-    names = ("sent", "bytes", "link_bytes", "dense_bytes", "choice", "paper_bits", "largest_sent")
+    names = (
+        *("sent", "exchanges", "bytes", "link_bytes", "dense_bytes"),
+        *("choice", "paper_bits", "largest_sent"),
+    )
 
     def __init__(self, num_workers: int, num_layers: int, num_kinds: int) -> None:
-        self.all = np.zeros((num_workers, num_layers + num_kinds + 2 + 4))
-        ends = np.cumsum([num_layers, num_kinds, 2]).tolist()
-        self.sent, self.bytes, self.link_bytes, rest = np.split(self.all, ends, axis=1)
+        self.all = np.zeros((num_workers, 2 * num_layers + num_kinds + 2 + 4))
+        ends = np.cumsum([num_layers, num_layers, num_kinds, 2]).tolist()
+        # Exchanges: 1 for each layer that is part of the step, the same in all rows.
+        self.sent, self.exchanges, self.bytes, self.link_bytes, rest = np.split(self.all, ends, axis=1)
         # In order: bytes that would have left a worker without compression; the entropy bound in bytes; the
         # paper's bits; elements of the worker that sends the most, the same number in all rows.
         self.dense_bytes, self.choice, self.paper_bits, self.largest_sent = rest.T
@@ -54,6 +59,9 @@ class Ledger:
         self.counts, self.total_counts = (Counts(*shape, len(self.kinds)) for _ in range(2))
         # Bytes that would have left a worker without compression, equal in every step.
         self.counts.dense_bytes[:] = all_reduce_bytes(layout.num_bytes, communicator.size)
+        self.counts.exchanges[:] = 1
+        self.num_exchanged = layout.num_parameters  # elements of the layers in this step
+        self.largest_link_bytes = np.zeros(shape[0])  # the most that left a worker in a step so far
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
@@ -99,6 +107,7 @@ class Ledger:
         step, communicator = self.counts, self.communicator
         step.bytes[:] = communicator.take_charges()
         step.link_bytes[:] = communicator.take_link_bytes()
+        np.maximum(self.largest_link_bytes, step.link_bytes[:, 0], out=self.largest_link_bytes)
         counts = step.sent.sum(1) if step.sent.shape[1] > 1 else step.sent[:, 0]
         if self.has_paper_bits:
             np.multiply(counts, PAPER_BITS, out=step.paper_bits)
@@ -107,8 +116,7 @@ class Ledger:
         if not self.has_a_value_each or self.traits.drawn_in_part:
             step.choice[:] = math.inf
         elif not self.traits.drawn:
-            size = self.layout.num_parameters
-            step.choice[:] = [_bytes_to_choose(size, int(k)) for k in counts.tolist()]
+            step.choice[:] = [_bytes_to_choose(self.num_exchanged, int(k)) for k in counts.tolist()]
             if self.traits.linear:  # one worker sends the positions to the others
                 step.choice /= communicator.size
         self._total_error += self._error
@@ -129,12 +137,16 @@ class Ledger:
     def begin_part(self, names: Sequence[str]) -> None:
         """Begin a step that reduces only the layers ``names``."""
         self.clear_step()
-        own = sum(self.layout.parameters[name].nbytes for name in names)
+        parameters = [self.layout.parameters[name] for name in names]
+        own = sum(parameter.nbytes for parameter in parameters)
         self.counts.dense_bytes[:] = all_reduce_bytes(own, self.communicator.size)
+        self.counts.exchanges[:] = [name in names for name in self.layout.names]
+        self.num_exchanged = sum(parameter.numel() for parameter in parameters)
 
     def totals(self) -> dict[str, Tensor]:
-        """The sums over all steps, [W, ...] float64 each, for reading and writing."""
+        """The sums over all steps, and the largest value, [W, ...] float64 each, for reading and writing."""
         return {
+            "largest_link_bytes": torch.from_numpy(self.largest_link_bytes),
             "total_error": self.total_error,
             **{f"total_{name}": torch.from_numpy(getattr(self.total_counts, name)) for name in Counts.names},
         }
@@ -162,6 +174,7 @@ class Ledger:
             total.dense_bytes,
             total.paper_bits,
             total.largest_sent,
+            self.largest_link_bytes,
         ]
         measured = torch.stack([own.sum(1) for own in (self.input_norm, self.error, self.total_error)], 1)
         rest = torch.from_numpy(np.stack(counted, 1)).to(measured.device, non_blocking=True)
@@ -169,26 +182,28 @@ class Ledger:
 
     def metrics_of(self, everyones: Tensor) -> dict[str, float]:
         """The metrics of the ``columns`` of all n workers, [n, columns]."""
-        of_groups = everyones.cpu().split([8 + len(self.kinds), 5, 2], 1)  # a mean's rounding depends on it
+        groups = [8 + len(self.kinds), 5, 2, 1]  # a mean's rounding depends on them
+        *of_groups, largest = everyones.cpu().split(groups, 1)
         means, link, (paper_bits, largest_sent) = (own.contiguous().mean(0).tolist() for own in of_groups)
         sent_now, received_now, sent_so_far, received_so_far, dense = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
-        size = self.layout.num_parameters
+        exchanged = self._exchanged_so_far()
         bounds = {"comm/entropy_bound_bytes": bound, "comm/entropy_bound_bytes_total": total_bound}
         return {
             **({"compression/input_norm_squared": input_norm} if self.input_is_known else {}),
             "compression/error": error,
             "compression/total_error": total_error,
-            "compression/density": sent / size,
-            "compression/density_mean": total_sent / (size * max(1, self.steps)),
+            "compression/density": sent / self.num_exchanged,
+            "compression/density_mean": total_sent / exchanged,
             "comm/bytes_sent": step_bytes,
             "comm/bytes_sent_total": sum(totals),
             "comm/link_bytes_sent": sent_now,
             "comm/link_bytes_sent_total": sent_so_far,
+            "comm/link_bytes_sent_largest": largest.max().item(),
             "comm/link_bytes_received": received_now,
             "comm/link_bytes_received_total": received_so_far,
             **({"comm/compression_ratio": dense / sent_so_far} if sent_so_far else {}),
-            "comm/bits_per_parameter": 8 * sum(totals) / (size * max(1, self.steps)),
+            "comm/bits_per_parameter": 8 * sum(totals) / exchanged,
             **({} if math.isinf(total_bound) else bounds),
             **{f"comm/{kind}_bytes_total": v for kind, v in zip(self.kinds, totals, strict=True)},
             **({} if math.isinf(paper_bits) else {"comm/paper_bits_total": paper_bits}),
@@ -197,7 +212,15 @@ class Ledger:
 
     def local_density(self) -> float:
         """Average density of the local workers so far; no communication."""
-        return float(self.total_counts.sent.sum(1).mean()) / (self.layout.num_parameters * max(1, self.steps))
+        return float(self.total_counts.sent.sum(1).mean()) / self._exchanged_so_far()
+
+    def _exchanges(self) -> list[int]:
+        """Steps so far with each layer; rounded, because a mean over old workers may not be whole."""
+        return list(map(round, self.total_counts.exchanges[0].tolist()))
+
+    def _exchanged_so_far(self) -> int:
+        """Elements of the layers of all steps so far, at least 1."""
+        return max(1, sum(map(operator.mul, self._exchanges(), self.layout.sizes)))
 
     def link_bytes_sent_total(self) -> float:
         """The metric ``comm/link_bytes_sent_total``, equal on every process."""
@@ -207,12 +230,10 @@ class Ledger:
         """Per parameter name, means over workers: elements, total error and average density."""
         errors = self._mean(self.total_error.cpu())
         sent = self._mean(torch.from_numpy(self.total_counts.sent))
-        steps = max(1, self.steps)
+        columns = self.layout.names, self.layout.sizes, errors, sent, self._exchanges()
         return {
-            name: {"elements": size, "total_error": error, "density_mean": count / (size * steps)}
-            for name, size, error, count in zip(
-                self.layout.names, self.layout.sizes, errors, sent, strict=True
-            )
+            name: {"elements": size, "total_error": error, "density_mean": count / (size * max(1, exchanges))}
+            for name, size, error, count, exchanges in zip(*columns, strict=True)
         }
 
     def _mean(self, table: Tensor) -> list[float]:

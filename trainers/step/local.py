@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from data.protocols import Batch, Batches, Loader
+from data.protocols import Batch, Batches, Loader, tokens_per_step
 from trainers.comm.communicator import Communicator
 from trainers.local import LocalSteps
 from trainers.optimizer import moments_like
@@ -33,6 +33,11 @@ class Rounds:
     @property
     def epochs_per_step(self) -> float:
         return self.steps * self.loader.epochs_per_step
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        tokens = tokens_per_step(self.loader)
+        return None if tokens is None else self.steps * tokens
 
     def batches(self, step: int) -> Iterator[Batches]:
         """The batches of the W local workers, for one local step after the other.

@@ -12,7 +12,7 @@ from torch import Tensor
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse, divide
-from compressors.core.rules import AtLeast, Drawn, Largest, Rounding, SignsAtLeast
+from compressors.core.rules import AtLeast, AtLeastSampled, Drawn, Largest, Rounding, SignsAtLeast
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
@@ -21,6 +21,7 @@ from compressors.kernels.gpu import rounding as rounding
 from compressors.kernels.gpu import signing as signing
 from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu import trial as trial
+from compressors.kernels.gpu.ranking import take_largest, take_sampled
 from compressors.kernels.gpu.table import TILE, DeviceTable, upload
 from compressors.kernels.gpu.taking import (
     DTYPES,
@@ -31,13 +32,17 @@ from compressors.kernels.gpu.taking import (
     mark,
     numbers_sent,
     take_drawn,
-    take_largest,
     take_marked,
 )
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
 from compressors.parts.surveys import Survey
 
-TAKES: dict[type, Callable[..., Taken]] = {AtLeast: take_marked, Drawn: take_drawn, Largest: take_largest}
+TAKES: dict[type, Callable[..., Taken]] = {
+    AtLeast: take_marked,
+    AtLeastSampled: take_sampled,
+    Drawn: take_drawn,
+    Largest: take_largest,
+}
 RULES = tuple(TAKES)  # rules with kernels
 _LONGEST = 2**31 - 4096  # the kernels count entries of a row in int32, up to the end of the last tile
 
@@ -214,8 +219,7 @@ class GpuKernels(Backend):
         """Raise ``MethodError`` if a rule's kernels are wrong on the GPU of ``rows``; tried once."""
         if kind in trial.RULES:
             # A search among all entries is rare, and tried too.
-            takes: list[Callable[..., Taken]]
-            takes = [take, partial(take_largest, room=0)] if kind is Largest else [take]
+            takes: list[Callable[..., Taken]] = [take] if kind is AtLeast else [take, partial(take, room=0)]
             tried = (partial(trial.is_right, kind, own, rows.dtype, rows.device) for own in takes)
             self._require("selects wrong entries", kind, rows, lambda: all(own() for own in tried))
 

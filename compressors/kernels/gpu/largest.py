@@ -1,4 +1,4 @@
-"""Triton kernels for the k-th largest magnitude of every row and its ties.
+"""Triton kernels for the k-th largest magnitude of every row, or of samples of the rows, and its ties.
 
 A sample of each row gives a guess of the key, the bits of the k-th largest magnitude, that is almost always
 too low. Entries that reach the guess are candidates. The key follows from histograms of the candidates'
@@ -28,6 +28,7 @@ from compressors.kernels.gpu.blocks import (
     ones,
 )
 from compressors.kernels.gpu.packing import lowest, marks_of
+from compressors.kernels.gpu.searching import p_at
 
 DIGITS: tl.constexpr = tl.constexpr(256)
 GUESSED_BITS: tl.constexpr = tl.constexpr(16)  # leading bits of a guess; the others are 0
@@ -101,6 +102,25 @@ def gather(pieces, factor, keys, masks, counts, begins, candidates, capacity):
             tl.store(candidates + at, key_of(x, keys), mask=there & (at < capacity))
             at += there.to(tl.int64)
             left = left & (left - 1)
+
+
+@triton.jit
+def gather_sampled(rows, places, firsts, begins, factor, candidates, tiles, TILE: tl.constexpr):
+    """Write the keys of each row's sample to ``candidates``, from the row's begin on.
+
+    p is not computed in place. The sample is at the ``places`` from the row's place in ``firsts`` on; if that
+    is negative, it is the row itself. A program works on ``TILE`` entries of a sample.
+    """
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
+    begin, first = tl.load(begins + row), tl.load(firsts + row)
+    there = j < tl.load(begins + row + 1) - begin
+    i = j
+    if first >= 0:
+        i = tl.load(places + first + j, mask=there, other=0)
+    own = rows + ROW_COLUMNS * row
+    x = p_at(tl.load(own + ADDRESS), tl.load(own + ITS_GRADIENT), i, there, factor)
+    tl.store(candidates + begin + j, key_of(x, candidates), mask=there)
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compressors.core.codec import Codec
 from compressors.core.norms import layer_norms
-from compressors.core.rules import AtLeast, Largest, Rule
+from compressors.core.rules import AtLeast, AtLeastSampled, Largest, Rule
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.gpu import rounding as rounding
 from compressors.kernels.gpu.table import DeviceTable
@@ -20,7 +20,16 @@ from compressors.kernels.gpu.taking import Taken
 
 WORKERS, SIZES, FACTOR = 2, (20_000, 700), 0.5  # layers of more and of fewer entries than a sample
 NUMBER, THRESHOLD = 300, 2.0
-RULES: dict[type, Rule] = {AtLeast: AtLeast(THRESHOLD), Largest: Largest(NUMBER)}  # rules that are tried
+PLACES, RANK, MOST = (
+    np.arange(0, sum(SIZES), 29),
+    15,
+    400,
+)  # of the first worker more entries than MOST are above
+RULES: dict[type, Rule] = {  # rules that are tried
+    AtLeast: AtLeast(THRESHOLD),
+    AtLeastSampled: AtLeastSampled(np.stack(WORKERS * [PLACES]), RANK, MOST, NUMBER),
+    Largest: Largest(NUMBER),
+}
 
 
 def is_right(kind: type, take: Callable[..., Taken], dtype: torch.dtype, device: torch.device) -> bool:
@@ -73,7 +82,13 @@ def rounds_right(codec: Codec, device: torch.device) -> bool:
 
 def _expected(kind: type, p: Tensor) -> Tensor:
     """Marks of the selected entries of ``p`` [W, d]."""
+    magnitudes = p.abs()
     if kind is AtLeast:
-        return p.abs() >= THRESHOLD
-    order = p.abs().argsort(dim=1, descending=True, stable=True)[:, :NUMBER]
-    return torch.zeros_like(p, dtype=torch.bool).scatter_(1, order, True)
+        return magnitudes >= THRESHOLD
+    order = magnitudes.argsort(dim=1, descending=True, stable=True)[:, :NUMBER]
+    largest = torch.zeros_like(p, dtype=torch.bool).scatter_(1, order, True)
+    if kind is Largest:
+        return largest
+    sampled = magnitudes[:, :: PLACES[1]].sort(1, descending=True).values
+    reached = magnitudes >= sampled[:, RANK - 1 : RANK]
+    return torch.where(reached.sum(1, keepdim=True) > MOST, largest, reached)

@@ -1,13 +1,13 @@
 """Methods of CIFAR-10 beside the Top-k of nearest bytes, and the rows of both scopes as one."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import FEWEST_SEEDS
 from results.studies.cifar10.sections import NONE, WHOLE, Methods
 from results.studies.engine import Look
-from results.studies.kit import Seeds, differences
+from results.studies.kit import Seeds
 
 SAME = ("test/accuracy", "compression/total_error")  # in equal trainings
 EITHER = ", either scope"  # end of the label of a row for both
@@ -35,16 +35,17 @@ def top_k_beside(label: str, own: Seeds, main: Methods) -> str | None:
     return nearest if nearest is not None and away[nearest] <= NEAR else None
 
 
-def looks_of(measure: Measure, sections: Sequence[Methods], main: Methods) -> list[Look]:
-    """The comparisons with ``none`` and Top-k of ``main`` that have enough common seeds."""
-    found = []
-    for methods in sections:
-        for label, own in methods.items():
-            for other in (NONE, top_k_beside(label, own, main)):
-                values = differences(measure, own, main.get(other or "", {}))
-                if other not in (None, label) and len(values) >= FEWEST_SEEDS:
-                    found.append((label, str(other), values))
-    return [Look(*each, len(found)) for each in found]
+def looks_of(
+    look: Callable[..., Look | None], measure: Measure, found: Mapping[str, Methods]
+) -> Iterator[Look | None]:
+    """The comparisons with ``none`` and Top-k that have enough common seeds, by ``look`` of the engine."""
+    for section, beside in (("ten epochs", "ten epochs"), ("main", "main"), ("neighbours", "main")):
+        for label, own in found[section].items():
+            for other in (NONE, top_k_beside(label, own, found[beside])):
+                theirs = found[beside].get(other or "", {})
+                if other not in (None, label) and len(own.keys() & theirs.keys()) >= FEWEST_SEEDS:
+                    one = f"{section}: {label}" if section == beside != "main" else label
+                    yield look(measure, one, other, own, theirs)
 
 
 def with_equal_scopes(rows: Mapping[str, list[str]], methods: Methods) -> dict[str, list[str]]:

@@ -8,15 +8,16 @@ from typing import Any
 
 from results.compare.knobs import TOLERANCE
 from results.compare.measures import LINK_BYTES, Measure, unequal_bytes
-from results.compare.statistics import joint_interval, mean_and_interval
+from results.compare.statistics import mean_and_interval
 from results.read.run import Run
-from results.studies.kit import Seeds, by_name, differences, first_of
+from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores, tasks
 from results.studies.league.empty_cells import empty_cells
+from results.studies.league.explorer import data
 from results.studies.league.options import TRAINING as training
 from results.studies.league.trials import foreign_settings, trial_of
 
-__all__ = ["names", "training"]
+__all__ = ["data", "names", "training"]
 OTHER_BYTES = 0.1  # differences in bytes between seeds that are said, as a share
 COMPRESSION = Measure("compression_ms", "compression, ms", scores.compression_seconds, 1e3)
 
@@ -42,7 +43,7 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
         "TUNING_SEED": tasks.TUNING_SEED,
     }
     constants |= {"RATE_FACTORS": tasks.RATE_FACTORS, "LINK_RATES": scores.LINK_RATES, "TOLERANCE": TOLERANCE}
-    functions = by_name(by_mean_quality, interval, relative_rank, with_other_bytes, scores.mean_bytes_sent)
+    functions = by_name(by_mean_quality, relative_rank, with_other_bytes, scores.mean_bytes_sent)
     functions |= by_name(scores.ranks, scores.seconds_to_quality, scores.target_quality)
     return (
         constants
@@ -75,11 +76,6 @@ def by_mean_quality(task: str, methods: Mapping[str, Seeds]) -> list[str]:
     return sorted(
         methods, key=lambda name: fmean(scores.rank_key(task, run) for run in methods[name].values())
     )
-
-
-def interval(quality: Measure, ours: Seeds, theirs: Seeds, number: int) -> str:
-    """The paired difference, with its interval as one of ``number`` comparisons."""
-    return quality.difference(*joint_interval(differences(quality, ours, theirs), number))
 
 
 def relative_rank(values: Sequence[float] | None) -> str:

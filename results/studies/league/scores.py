@@ -27,6 +27,7 @@ class TaskRuns(NamedTuple):
 
     task: str
     dense: Seeds
+    settings: list[Seeds]  # all others, the most bytes first
     by_share: dict[int, Methods]  # by share, without dense training
 
     @property
@@ -62,7 +63,7 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
             for of_seed in complete:
                 if mean_bytes_sent(of_seed) <= (1 + 2 * TOLERANCE) * dense_bytes / share:
                     methods.setdefault(trial_of(first_of(of_seed).config).method, of_seed)
-        found.append(TaskRuns(task, dense, by_share))
+        found.append(TaskRuns(task, dense, complete, by_share))
     return found
 
 
@@ -107,12 +108,23 @@ def target_quality(of_task: TaskRuns) -> float:
 def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[float | None]:
     """Predicted seconds until runs reach the quality ``target`` at each of ``LINK_RATES``; median over seeds.
 
-    None if a run does not reach it. The times of forward pass, backward pass and update are those of dense
-    training, for all methods. Raises ``ValueError`` if dense training may overlap them with the reduction.
+    None if a run does not reach it. Raises ``ValueError`` as ``step_cost`` does.
     """
-    steps = [_steps_to(target, of_task.task, run) for run in own.values()]
-    if None in steps:
+    steps = steps_to_quality(target, of_task.task, own)
+    if steps is None:
         return [None] * len(LINK_RATES)
+    cost, compute = step_cost(of_task, own)
+    workers = first_of(of_task.dense).workers
+    networks = [Network(bits_per_second(rate), LATENCY_SECONDS) for rate in LINK_RATES]
+    return [steps * predict(cost, compute, workers, network).step for network in networks]
+
+
+def step_cost(of_task: TaskRuns, own: Seeds) -> tuple[Cost, float]:
+    """The cost of a step, median over seeds, and the seconds of forward pass, backward pass and update.
+
+    These seconds are those of dense training, for all methods. Raises ``ValueError`` if dense training may
+    overlap them with the reduction.
+    """
     workers = first_of(of_task.dense).workers
     dense = list(of_task.dense.values())
     compute = median_alone(dense, [cost_of_run(run, workers)[1] for run in dense])
@@ -120,12 +132,13 @@ def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[flo
     costs = [cost_of_run(run, workers)[0] for run in own.values()]
     seconds, gathered, _ = (statistics.median(column) for column in zip(*costs, strict=True))
     rounds = Line(0.0, 2.0) if is_dense else Line(1.0)  # for all methods, because older runs lack theirs
-    cost = Cost("", 0.0, gathered, Line(0.0 if is_dense else seconds), rounds)
-    step = [
-        predict(cost, compute, workers, Network(bits_per_second(rate), LATENCY_SECONDS)).step
-        for rate in LINK_RATES
-    ]
-    return [statistics.median(count for count in steps if count is not None) * each for each in step]
+    return Cost("", 0.0, gathered, Line(0.0 if is_dense else seconds), rounds), compute
+
+
+def steps_to_quality(target: float, task: str, own: Seeds) -> float | None:
+    """Steps until runs reach the quality ``target``, median over seeds; None if a run does not reach it."""
+    steps = [_steps_to(target, task, run) for run in own.values()]
+    return None if None in steps else statistics.median(count for count in steps if count is not None)
 
 
 def _steps_to(target: float, task: str, run: Run) -> int | None:

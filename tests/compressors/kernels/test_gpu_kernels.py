@@ -18,7 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from compressors.api import Codec, Input, Segment, Step, inputs_of
 from compressors.core.norms import layer_norms, squared_norm
 from compressors.core.payloads import Sparse
-from compressors.core.rules import Largest
+from compressors.core.rules import AtLeast
+from compressors.dgc import DGC
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels import choice
 from compressors.kernels.cpu.sums import total_up
@@ -32,9 +33,9 @@ pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 from compressors.kernels.gpu import backend as gpu
 from compressors.kernels.gpu import blocks as triton_blocks
 from compressors.kernels.gpu import largest as triton_largest
+from compressors.kernels.gpu import ranking, taking, trial
 from compressors.kernels.gpu import sums as triton_sums
 from compressors.kernels.gpu import table as device_table
-from compressors.kernels.gpu import taking, trial
 from compressors.kernels.gpu.backend import GpuKernels, _can_run
 
 interpreter.install()
@@ -54,6 +55,9 @@ CODECS = {
     "top all": TopK(density=1.0),
     "random": RandomK(density=0.1),
     "own random": RandomK(density=0.1, shared_coordinates=False),
+    "sampled": DGC(density=0.03, sample=0.1),
+    "sampled all": DGC(density=1.0),
+    "a whole sample": DGC(density=0.03, sample=1.0),
     "block": RandomBlock(density=0.4),
     "own block": RandomBlock(density=0.4, shared_coordinates=False),
 }
@@ -84,8 +88,8 @@ ENTRIES = {  # dtype, and whether many magnitudes are equal
 }
 # Each kernel with fp32, and kernels that compare magnitudes with all entries; other pairs are slow tests
 QUICK = {
-    "fp32": ("threshold 1", "top 1", "top 3 %", "random", "own block"),
-    "fp32, tied": ("top 3 %",),
+    "fp32": ("threshold 1", "top 1", "top 3 %", "sampled", "random", "own block"),
+    "fp32, tied": ("top 3 %", "sampled"),
     "fp64": ("threshold 1", "top 3 %"),
 }
 CROSSED = [
@@ -140,16 +144,16 @@ def test_the_largest_are_found_from_any_guess(
     guess: str, dtype: torch.dtype, ties: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sample of some of 4,099 entries; a guess that is of no use leads to a search among all entries."""
-    monkeypatch.setattr(taking, "SAMPLE", 1024 if guess == "too high" else 32)
-    ranks, kernels = taking._ranks, GpuKernels()
+    monkeypatch.setattr(ranking, "SAMPLE", 1024 if guess == "too high" else 32)
+    ranks, kernels = ranking._ranks, GpuKernels()
 
     def given(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
         found, capacity = ranks(sizes, wanted)
         if guess == "too high":
-            found = np.where(sizes > taking.SAMPLE, 1, found).astype(np.int32)
+            found = np.where(sizes > ranking.SAMPLE, 1, found).astype(np.int32)
         return found, 20 if guess == "of too many" else capacity
 
-    monkeypatch.setattr(taking, "_ranks", given)
+    monkeypatch.setattr(ranking, "_ranks", given)
     require_equal(kernels, TopK(density=0.03), dtype, ties)
     missed = missed_rows(kernels)
     assert ties or any(missed) == (guess != "good")
@@ -160,7 +164,7 @@ def test_the_largest_are_found_from_any_guess(
 @pytest.mark.parametrize("kind", trial.RULES)
 def test_the_trial_of_a_gpu_notices_what_is_wrong(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     take, cpu = gpu.TAKES[kind], torch.device(DEVICE)
-    takes = [take, partial(taking.take_largest, room=0)] if kind is Largest else [take]
+    takes = [take] if kind is AtLeast else [take, partial(take, room=0)]
     for dtype in (torch.float32, torch.float64):
         assert all(trial.is_right(kind, own, dtype, cpu) for own in takes)
 
@@ -342,6 +346,9 @@ def rows_of(name: str) -> torch.Tensor:
         x[:, 1000:1030] *= 1e6
     elif name == "not finite":
         x[0, 7], x[0, 4099], x[1, 99], x[1, 100] = torch.nan, torch.inf, -torch.inf, -torch.nan
+    elif name == "mostly NaN":
+        x[:, ::3] = torch.nan
+        x[:, 1::3] = -torch.nan
     elif name == "subnormal":
         x *= 1e-42
     elif name == "half precision":
@@ -363,9 +370,28 @@ ODD = {  # and whether rows are missed, in which all entries are searched
 
 @pytest.mark.parametrize("name", ODD)
 def test_the_largest_of_odd_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "SAMPLE", 256)
+    monkeypatch.setattr(ranking, "SAMPLE", 256)
+    kernels = GpuKernels()
+    require_same_bits(kernels, TopK(density=0.003), name)
+    assert any(missed_rows(kernels)) == ODD[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "density"),
+    [
+        ("mostly NaN", 0.003),  # the threshold is a NaN, which all entries reach; the largest are taken
+        *(
+            pytest.param(name, density, marks=pytest.mark.slow)
+            for name, density in (("mostly NaN", 0.9), *((own, 0.003) for own in ODD))
+        ),
+    ],
+)
+def test_entries_above_a_sampled_magnitude_of_odd_rows(name: str, density: float) -> None:
+    require_same_bits(KERNELS, DGC(density=density, sample=0.1), name)
+
+
+def require_same_bits(kernels: GpuKernels, codec: Codec, name: str) -> None:
     ours, expected = rows_of(name), rows_of(name)
-    kernels, codec = GpuKernels(), TopK(density=0.003)
     (found,) = kernels.compress([codec], inputs_of([segment(ours)]), Step(0, 0), range(W))
     (own,) = Backend().compress([codec], inputs_of([segment(expected)]), Step(0, 0), range(W))
     sent = [torch.cat(fields) for fields in zip(*own.payloads, strict=True)]
@@ -373,13 +399,12 @@ def test_the_largest_of_odd_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert torch.equal(one.view(torch.int32), other.view(torch.int32))  # the bits of NaN too
     for one, other in ((found.error, own.error), (found.input_norm, own.input_norm)):
         assert torch.equal(one.nan_to_num(-1), other.nan_to_num(-1))
-    assert any(missed_rows(kernels)) == ODD[name]
 
 
 def missed_rows(kernels: GpuKernels) -> list[int]:
     (table,) = kernels._tables._known.values()
     _, search = table._kept["search"]
-    return search.missed.tolist()
+    return search.keys.missed.tolist()
 
 
 class _Operators(TorchDispatchMode):

@@ -46,6 +46,7 @@ LEVELS = {  # fp32, compute capability 9.0
     "total_up": Level(108, 1, 0),
     "guess": Level(124, 47, 0),
     "gather": Level(29, 10, 2),
+    "gather_sampled": Level(56, 0, 0),
     "count_digits, first": Level(48, 3, 0),
     "count_digits, middle": Level(48, 13, 0),
     "count_digits, last": Level(73, 13, 0),

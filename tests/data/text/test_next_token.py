@@ -52,6 +52,7 @@ def test_a_pass_reads_each_worker_its_own_part_of_the_text(workers: int, batch_s
     assert loader.left_out == 499 - inputs.numel() < workers * batch_size
     assert all(step[0].inputs.shape[1] == bptt for step in steps[:-1])
     assert loader.epochs_per_step * len(steps) == pytest.approx(1)
+    assert loader.tokens_per_step * len(steps) == pytest.approx(inputs[0].numel())
 
 
 def test_batches_follow_from_the_step_alone() -> None:

@@ -79,7 +79,7 @@ def test_pairs_are_chosen_by_bytes_alone(output: Path) -> None:
     assert within(convex_study) == ["hard_threshold, threshold 0.5"]
 
 
-def test_words_go_no_further_than_intervals_for_all_comparisons(output: Path, tmp_path: Path) -> None:
+def test_words_go_no_further_than_all_comparisons_together(output: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     assert main([str(output), "--table", str(page)]) == 0
     text = page.read_text()
@@ -90,26 +90,17 @@ def test_words_go_no_further_than_intervals_for_all_comparisons(output: Path, tm
         for cells in ([c.strip() for c in line.split("|")] for line in text.splitlines())
         if len(cells) > 8
     }
-    threshold, sent, _, _, difference, word, error = rows["1 %"]
+    threshold, sent, _, _, kind, difference, word, _, _, error = rows["1 %"]
     assert (threshold, sent, word) == ("0.3", "1.05 (1.05 to 1.05)", "higher")
-    # differences 2 + 2 noise, standard deviation 0.632, t of 4 degrees at 97.5 % is 3.495
-    assert difference == "+2.00 [+1.01, +2.99]"
+    # differences 2 + 2 noise, standard deviation 0.632, t of 4 degrees of freedom is 2.776
+    assert (kind, difference) == ("exploratory", "+2.00 [+1.21, +2.79]")
     assert error == "3.00 (3.00 to 3.00)"
-    assert rows["3 %"][0] == "0.5 (the rule for 0.1 %)" and rows["3 %"][5] == "no difference shown"
+    assert rows["3 %"][0] == "0.5 (the rule for 0.1 %)" and rows["3 %"][6] == "not resolved"
     assert "9 %" not in rows
     words = " ".join(text.split())
-    assert "Bonferroni's for 2 comparisons, 97.5 % each" in words
-    assert (
-        "Here, over 5 seeds, threshold minus Top-k. Test accuracy: higher at 1 % (+2.00 [+1.01, +2.99])"
-        in words
-    )
-    assert (
-        "total error: smaller with the threshold at 1 of 1, f(x) - f*: no difference shown at 1 of 1"
-        not in words
-    )
-    assert (
-        "total error: smaller with the threshold at 1 of 1. f(x) - f*: no difference shown at 1 of 1" in words
-    )
+    assert "p is adjusted among 4 exploratory comparisons (Holm)" in words
+    assert "threshold minus Top-k. Test accuracy: higher beside Top-k 1 % (+2.00 [+1.21, +2.79])" in words
+    assert "total error: smaller with the threshold at 1 of 1. f(x) - f*: not resolved at 1 of 1" in words
 
 
 def test_top_k_between_its_densities(output: Path) -> None:

@@ -54,9 +54,11 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.Cap
     order = [flat.index(f"`{method}, ", flat.index("In the order of regret")) for method in REGRETS]
     assert order == sorted(order)
     assert "`hard_threshold, lambda 0.01` (0 within the uncertainty), `top_k, density 1 %` (40 %)" in flat
-    words = "`random_k, density 1 %`: no difference shown; `top_k, density 1 %`: lower."
-    assert f"Quality (test accuracy, %), beside `hard_threshold, lambda 0.01`: {words}" in flat
-    assert "intervals for the 2 such comparisons of this page" in flat
+    rows = [
+        line for line in text.splitlines() if " minus hard_threshold, lambda 0.01 | exploratory | " in line
+    ]
+    assert [row.split(" | ")[3] for row in rows] == ["not resolved", "lower"]
+    assert "p is adjusted among 2 exploratory comparisons (Holm)" in flat
 
 
 def test_other_bytes_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +72,7 @@ def test_two_seeds_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([str(runs_in(tmp_path, seeds=2))]) == 0
     text = capsys.readouterr().out
     assert cells(text, "top_k")[6] == "35.0 (2 seeds)"
-    assert "lower" not in text and "no difference shown" not in text
+    assert "lower" not in text and "not resolved" not in text
 
 
 def test_runs_without_regret_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,9 +62,14 @@ def test_the_methods_are_drawn_and_not_their_comparisons() -> None:
     assert once.error > 0.1 and thrice.error == pytest.approx(once.error)
 
 
-def test_joint_intervals_are_wider() -> None:
-    assert interval(0, 1) == pytest.approx((-1.95996, 1.95996), abs=1e-5)
-    assert interval(0, 1, 13)[1] > interval(0, 1)[1]
+def test_a_table_names_what_its_adjusted_p_values_show() -> None:
+    found = correlations([("cifar10", methods())])
+    table = [
+        found[0]._replace(mean=-0.4, error=error, gain=0.1, gain_error=1.0) for error in (0.1, 0.19, 0.5)
+    ]
+    assert interval(-0.4, 0.19)[1] < 0  # alone, the second is shown too
+    assert shown(table, "mean") == shown(table, "mean", -1) == [TOTAL.label]
+    assert shown(table, "mean", 1) == shown(table, "gain") == []
 
 
 def test_less_of_a_measure_and_more_accuracy_agree() -> None:

@@ -87,10 +87,11 @@ def test_the_difference_is_paired(output: Path) -> None:
     differences = [a - b for a, b in zip(ACCURACY["top_k"], ACCURACY["none"], strict=True)]
     half = 4.302652729911275 * statistics.stdev(differences) / math.sqrt(3)
     mean = statistics.mean(differences)
-    assert row.difference.seeds == SEEDS
-    assert (row.difference.mean, row.difference.low) == pytest.approx((mean, mean - half))
+    assert row.common == SEEDS and row.finding is not None
+    assert row.finding.difference[:2] == pytest.approx((mean, mean - half))
     shown = cells(markdown([section]), "top_k")["test accuracy, %, minus that of none"]
-    assert shown == f"{100 * mean:+.2f} [{100 * (mean - half):+.2f}, {100 * (mean + half):+.2f}]"
+    interval = f"{100 * mean:+.2f} [{100 * (mean - half):+.2f}, {100 * (mean + half):+.2f}]"
+    assert shown == f"{interval}; {row.finding.word()}"
     assert cells(markdown([section]), "none")["test accuracy, %, minus that of none"] == "-"
 
 

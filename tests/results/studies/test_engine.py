@@ -1,0 +1,81 @@
+"""The comparisons of a study's page: kinds, equal runs, margins."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_folders import write_run
+
+from results.compare.measures import Measure
+from results.read.folders import read_runs
+from results.studies.engine import Methods, comparisons, looks
+
+ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
+ACCURACIES = {  # of three seeds; minus none: -9.2, -6.7 and -7.2, -0.1 to 0.2, 1
+    "none": (0.84, 0.84, 0.84),
+    "layers": (0.748, 0.773, 0.768),
+    "whole": (0.748, 0.773, 0.768),
+    "other": (0.748, 0.773, 0.768),
+    "near": (0.839, 0.841, 0.842),
+}
+ERRORS = {"other": 7.0}  # its runs are others, with the same accuracy
+TOLD: dict[str, Any] = {
+    "methods": dict.fromkeys(ACCURACIES),
+    "primary": [["near", "none"]],
+    "comparisons": [
+        ["layers", "none"],
+        ["whole", "none"],
+        ["near", "none"],
+        ["layers", "near"],
+        ["other", "none"],
+    ],
+    "margin": {"test/accuracy": "1 point"},
+}
+
+
+@pytest.fixture
+def methods(tmp_path: Path) -> Methods:
+    found: Methods = {}
+    for label, values in ACCURACIES.items():
+        for seed, accuracy in enumerate(values):
+            summary = {"test/accuracy": accuracy, "compression/total_error": ERRORS.get(label, 3.0)}
+            write_run(tmp_path / label, seed=seed, summary=summary)
+        found[label] = {run.seed: run for run in read_runs([tmp_path / label])}
+    return found
+
+
+def test_primary_comparisons_are_judged_by_themselves_and_equal_runs_once(methods: Methods) -> None:
+    found = looks(TOLD, methods, ACCURACY)
+    assert [(each.kind, each.one, each.other) for each in found] == [
+        ("primary", "near", "none"),
+        ("exploratory", "layers", "none"),
+        ("exploratory", "layers", "near"),
+        ("exploratory", "other", "none"),
+    ]
+    assert [each.finding.together for each in found if each.finding] == [1, 3, 3, 3]
+    # t = 10.1 with 2 degrees of freedom: p = 0.0097, times 2; raised to that of layers minus near
+    assert found[1].cells == "exploratory | -7.70 [-10.99, -4.41] | lower | 0.023 | not shown"
+    text = comparisons(found)
+    cells = "primary | +0.07 [-0.31, +0.45] | not resolved | 0.53 | within 1 point, p 0.0044"
+    assert f"| near minus none | {cells} |" in text
+    assert "among 1 primary and among 3 exploratory comparisons (Holm), and as good is within 1 point" in text
+
+
+def test_a_margin_in_per_cent_is_that_of_the_other_method(methods: Methods) -> None:
+    (found,) = looks(TOLD | {"comparisons": [], "margin": {"test/accuracy": "2 %"}}, methods, ACCURACY)
+    assert found.margin == pytest.approx(0.02 * 0.84)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"margin": {"test/accuracy": 1}}, "margin of test/accuracy must be like '1 point' or '1 %', got 1"),
+        (
+            {"primary": [["nera", "none"]]},
+            "comparisons must be of none, layers, whole, other, near, got nera",
+        ),
+    ],
+)
+def test_a_mistake_in_study_yaml_is_named(wrong: dict[str, Any], said: str, methods: Methods) -> None:
+    with pytest.raises(ValueError, match=said):
+        looks(TOLD | wrong, methods, ACCURACY)
