@@ -116,7 +116,7 @@ class Pair(NamedTuple):
 def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     """The names of the template."""
     of = {start: [run for run in runs if run.subject.startswith(start)] for start in (PREFIX, CIFAR10, OWN)}
-    compared, one_rate = _comparisons(of[PREFIX])
+    compared, one_rate = at_equal_bytes(of[PREFIX])
     kept = [(task, {name: own for name, own in one.items() if _keeps_error(own)}) for task, one in compared]
     told: dict[str, Any] = {
         "RESAMPLES": RESAMPLES,
@@ -138,7 +138,7 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     return told | by_name(agreeing, interval, shown)
 
 
-def _comparisons(league: Sequence[Run]) -> tuple[list[tuple[str, Methods]], list[tuple[str, Methods]]]:
+def at_equal_bytes(league: Sequence[Run]) -> tuple[list[tuple[str, Methods]], list[tuple[str, Methods]]]:
     """Task and methods that sent bytes within ``NEAR`` of a budget: the compared runs, and runs of one rate.
 
     The latter are the runs with the tuning seed; of a method's runs of one rate, the nearest one counts.

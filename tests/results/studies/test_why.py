@@ -6,10 +6,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from run_folders import write_run
 from scipy.stats import spearmanr
 
+from results.compare.measures import LINK_BYTES
+from results.read.folders import finished_runs
 from results.read.run import Run
-from results.studies.why import FEWEST, TOTAL, WORST, Pair, correlations, interval, shown, spearman
+from results.studies.league.tasks import SEEDS, TUNING_SEED
+from results.studies.why import (
+    FEWEST,
+    TOTAL,
+    WORST,
+    Pair,
+    at_equal_bytes,
+    correlations,
+    interval,
+    shown,
+    spearman,
+)
 
 ERRORS = (5.0, 3.0, 4.0, 1.0, 2.0, 6.0)
 
@@ -76,3 +90,27 @@ def test_less_of_a_measure_and_more_accuracy_agree() -> None:
     pair = Pair("main", "threshold", {0: run(0.9, 2.0)}, "Top-k", {0: run(0.8, 3.0)})
     assert pair.ratio(TOTAL) == pytest.approx(2 / 3)
     assert pair.agrees(TOTAL) and not pair._replace(own={0: run(0.7, 2.0)}).agrees(TOTAL)
+
+
+def write_league(folder: Path, method: str, seed: int, sent: float, density: float = 0.01) -> None:
+    share = None if method == "none" else 20
+    budget = {"method": method, "share": share, "knob": share and f"budget.density={density}"}
+    told = {LINK_BYTES: sent, "convex/suboptimality": sent}
+    name = f"league_madelon-{method}"
+    own = {"optimizer": {"lr": 1e-8}, "budget": budget, "summary": told}
+    own |= {"settings": {"density": density}} if share else {}
+    write_run(folder, name=name, compressor=method, seed=seed, **own)
+
+
+def test_methods_with_other_bytes_are_not_compared(tmp_path: Path) -> None:
+    for seed in SEEDS:
+        write_league(tmp_path, "none", seed, 1e8)
+        write_league(tmp_path, "top_k", seed, 5.1e6)
+        write_league(tmp_path, "random_k", seed, 3e6)  # meets the budget of 5e6 and is far from it
+    for density, sent in ((0.02, 4e6), (0.03, 4.5e6), (0.04, 7e6)):
+        write_league(tmp_path, "top_k", TUNING_SEED, sent, density)
+    compared, one_rate = at_equal_bytes(finished_runs([tmp_path], warn=False))
+    (_, at_20), *others = compared
+    assert list(at_20) == ["top_k"] and len(at_20["top_k"]) == len(SEEDS)
+    assert not any(methods for _, methods in others)
+    assert [run.summary[LINK_BYTES] for _, methods in one_rate for run in methods.get("top_k", [])] == [4.5e6]
