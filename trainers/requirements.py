@@ -37,7 +37,7 @@ def require_trainable(training: Training) -> None:
     if settings.precision == "bf16":
         require_bf16(training.layout.device)
     lowest_rate = _lowest_rate(training)
-    training.communicator.declare_kinds(training.reducer.kinds)
+    training.senders.declare_kinds(training.reducer.kinds)
     plan = _plan(training, lowest_rate)
     training.reducer.check(plan)
     if "MomentumCorrection" not in plan.feedback and any(
