@@ -86,12 +86,16 @@ class Training:
 
     @property
     def read_per_step(self) -> tuple[str, float]:
-        """How many tokens a worker reads in a step, or samples of other data; mean over workers and steps."""
+        """How many tokens a worker reads in a step, or samples of other data; mean over workers and steps.
+
+        With nodes, a node takes the place of a worker.
+        """
+        per_sender = self.communicator.size // self.senders.size  # workers
         tokens = tokens_per_step(self.loader)
         if tokens is not None:
-            return "token", tokens
+            return "token", tokens * per_sender
         samples = self.settings.batch_size or len(self.dataset.train) / self.communicator.size
-        return "sample", samples * (1 if self.local is None else self.local.steps_at_once)
+        return "sample", samples * per_sender * (1 if self.local is None else self.local.steps_at_once)
 
     @property
     def num_steps(self) -> int:
