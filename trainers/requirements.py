@@ -14,10 +14,10 @@ from trainers.identity.effects import (
     NOTHING_HELD_OUT,
     refuse_without_effect,
 )
+from trainers.local import fragments_of
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.learning_rate import check_rates, rates_of_epochs
 from trainers.step.forward import require_bf16
-from trainers.step.local import fragments_of
 from trainers.training import Training
 
 
