@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from run_folders import write_run
 
 from results.compare.measures import Measure
 from results.read.folders import read_runs
-from results.studies.kit import Seeds
+from results.studies.catalogue import STUDIES
+from results.studies.kit import PAGES, ROOT, Seeds
 from results.studies.looks import comparisons, looks
 
 ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
@@ -82,3 +84,11 @@ def test_a_mistake_in_study_yaml_is_named(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         looks(TOLD | wrong, methods, ACCURACY)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_committed_page_has_the_primary_comparisons_of_its_study(name: str) -> None:
+    told = yaml.safe_load((ROOT / PAGES / name / "study.yaml").read_text(encoding="utf-8"))
+    page = (ROOT / PAGES / name / f"{name}.md").read_text(encoding="utf-8")
+    assert page.count("| primary |") == len(told.get("primary", ())) <= 3
+    assert ("docs/statistics.md" in page) == ("primary" in told)
