@@ -14,6 +14,8 @@ fp16 with no time for compression.
 A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
 With H local steps between two synchronisations all but compute is divided by H, and a step of the tables is
 a local step. H is --local-steps or that of the runs; the row ``dense`` synchronises after every step.
+With --nodes, or runs with nodes, a node takes the place of a worker, --bandwidth is that between nodes, and
+8 x bytes inside / --inside is added to the communication of every method.
 docs/guides/your_network.md states the measured error of these predictions.
 """
 
@@ -59,6 +61,7 @@ OF_COMPUTE = (
 OPTIONS = {  # of the command, by the settings whose overrides have no effect
     "model": "--model",
     "workers": "--workers",
+    "nodes": "--nodes",
     "budget.density": "--density",
     "compressor.density": "--density",
     "compressor.rank": "--rank",
@@ -73,6 +76,10 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--model", help="measure this model, as in model=")
     own.add_argument("--workers", type=int, help="each on its own machine; of runs: theirs")
     own.add_argument("--bandwidth", nargs="+", required=True, metavar="RATE", help="100mbit 10gbit unlimited")
+    own.add_argument("--nodes", type=int, help="of equally many workers; compression is between nodes")
+    own.add_argument(
+        "--inside", metavar="RATE", help="of a worker's link inside its node (default unlimited)"
+    )
     own.add_argument("--latency-us", type=float, default=50.0, help="of a message (default 50)")
     own.add_argument("--overlap", type=float, default=0.0, help="part of compute that hides messages, 0 to 1")
     own.add_argument(
@@ -96,9 +103,9 @@ def write(options: argparse.Namespace) -> None:
     """Print a table and a verdict for every bandwidth. Raises ``ValueError`` and ``OSError``."""
     require_options(options)
     rates = [(word, bits_per_second(word)) for word in options.bandwidth]
-    backend = math.inf
+    backend, inside = math.inf, bits_per_second(options.inside or "unlimited")
     if options.model is not None:
-        workers, found = options.workers, measured(options)
+        workers, nodes, found = options.workers, options.nodes, measured(options)
         costs, compute = [cost_of(row) for row in found["costs"]], found["compute_seconds"]
         if (count := options.local_steps or 1) > 1:
             local = [cost._replace(name=f"{cost.name}, H = {count}", local_steps=count) for cost in costs]
@@ -111,17 +118,26 @@ def write(options: argparse.Namespace) -> None:
         print(f"compute {1e3 * found['compute_seconds']:,.1f} ms, {origin}; {found['methods']}")
     else:
         runs = finished_runs([Path(word) for word in options.words], NEEDED)
-        workers, costs, compute = costs_of_runs(runs, options.compute_ms)
-        if options.workers not in (None, workers):
-            raise ValueError(f"--workers must be that of the runs, {workers}, got {options.workers}")
+        workers, nodes, costs, compute = costs_of_runs(runs, options.compute_ms)
+        for name, own in (("workers", workers), ("nodes", nodes)):
+            given = getattr(options, name)
+            if given not in (None, own):
+                raise ValueError(f"--{name} must be that of the runs, {own or 'none'}, got {given}")
+        if options.inside and nodes is None:
+            raise ValueError("--inside has no effect on runs without nodes")
+        if options.inside and any(local_of(run)[1] > 1 for run in runs):
+            raise ValueError("--inside cannot be predicted for runs with local.fragments > 1")
         if any(ROUNDS not in run.summary for run in runs if run.compressor != "none"):
             print(f"the latency of runs without {ROUNDS} counts once per step, also if a method needs more")
     if options.backend is not None:
         backend = bits_per_second(options.backend)
+    senders = nodes or workers
+    gradient = next(cost.all_reduced_bytes for cost in costs if cost.name == "dense")
+    title = f"{workers} workers" if nodes is None else f"{workers} workers in {nodes} nodes"
     for word, rate in rates:
-        network = Network(rate, 1e-6 * options.latency_us, backend)
-        predictions = [predict(cost, compute, workers, network, options.overlap) for cost in costs]
-        print(f"\n## {workers} workers, {word}\n\n{network}\n\n{table(predictions)}\n\n{judge(predictions)}")
+        network = Network(rate, 1e-6 * options.latency_us, backend, workers // senders, inside)
+        predictions = [predict(cost, compute, senders, network, options.overlap, gradient) for cost in costs]
+        print(f"\n## {title}, {word}\n\n{network}\n\n{table(predictions)}\n\n{judge(predictions)}")
 
 
 def require_options(options: argparse.Namespace) -> None:
@@ -148,6 +164,11 @@ def require_options(options: argparse.Namespace) -> None:
         raise ValueError(f"--workers must be at least 2, got {options.workers}")
     if options.local_steps is not None and options.local_steps < 1:
         raise ValueError(f"--local-steps must be at least 1, got {options.local_steps}")
+    if options.nodes is not None and options.model is not None:
+        if options.nodes < 2 or options.workers % options.nodes:
+            raise ValueError(f"--nodes must be at least 2 and divide --workers, got {options.nodes}")
+    elif options.inside is not None and options.model is not None:
+        raise ValueError("--inside has no effect without --nodes")
     if not 0 <= options.overlap <= 1:
         raise ValueError(f"--overlap must be in [0, 1], got {options.overlap}")
     for name in ("latency_us", "compute_ms"):
@@ -187,29 +208,32 @@ def cost_of(row: list[Any]) -> Cost:
     return Cost(name, all_reduced, gathered, Line(*seconds), Line(*rounds))
 
 
-def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[Cost], float]:
-    """Number of workers, costs of the runs' methods, and median seconds of compute.
+def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int | None, list[Cost], float]:
+    """Numbers of workers and nodes, costs of the runs' methods, and median seconds of compute.
 
     The cost of a method is the median over its seeds; a method with several settings, such as two scopes, has
     a row for each. A run's bytes hold for its own number of workers, and are all treated as gathered. Dense
     training and fp16 follow from the number of parameters; dense training with local steps is a method.
 
-    Raises ``ValueError`` for runs of one worker, of several numbers of workers or of several model sizes.
+    Raises ``ValueError`` for runs of one worker or node, of several numbers of these or of several sizes.
     """
-    counts = {run.workers for run in runs}
+    counts, of_nodes = {run.workers for run in runs}, {run.config.get("nodes") for run in runs}
     sizes = {size for run in runs if (size := num_parameters(run)) is not None}
     if len(counts) > 1 or len(sizes) > 1:
         got = f"workers={sorted(counts)}" if len(counts) > 1 else f"{sorted(sizes)} parameters"
         raise ValueError(f"the runs must have one number of workers and one model, got {got}")
-    (workers,), (size,) = counts, sizes
-    if workers < 2:
-        raise ValueError("runs with workers=1 send nothing")
+    if len(of_nodes) > 1:
+        raise ValueError(f"the runs must have one number of nodes, got {', '.join(map(text, of_nodes))}")
+    (workers,), (nodes,), (size,) = counts, of_nodes, sizes
+    senders = nodes or workers
+    if senders < 2:
+        raise ValueError(f"runs with {'nodes' if nodes else 'workers'}=1 send nothing")
     costs = [cost_of_run(run, workers) for run in runs]
     in_a_step = [steps // fragments for steps, fragments in map(local_of, runs)]
     own = [seconds / count for (_, seconds), count in zip(costs, in_a_step, strict=True)]
     compute = compute_of(runs, own) if compute_ms is None else compute_ms / 1e3
     found = [
-        dense_cost("dense", element_bytes(runs, workers, size) * size),
+        dense_cost("dense", element_bytes(runs, senders, size) * size),
         dense_cost("fp16", 2.0 * size),
     ]
     by_row: dict[str, list[tuple[float, ...]]] = {}
@@ -224,7 +248,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     for name, row in by_row.items():
         seconds, gathered, rounds, count = (statistics.median(column) for column in zip(*row, strict=True))
         found.append(Cost(name, 0.0, gathered, Line(seconds), Line(rounds), int(count)))
-    return workers, found, compute
+    return workers, nodes, found, compute
 
 
 def local_of(run: Run) -> tuple[int, int]:
@@ -318,8 +342,8 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], flo
     def median(part: str) -> float:
         return session.median(f"time/{part}_seconds")
 
-    compression = (median("reduce") - median("communication")) / local
-    gathered = session.per_step(LINK_BYTES) / (workers - 1)
+    compression = (median("reduce") - median("communication")) / max(1, local * run.senders // workers)
+    gathered = session.per_step(LINK_BYTES) / (run.senders - 1)
     compute = median("gradient") / local + median("update")
-    usual = 2.0 * (workers - 1) if run.compressor == "none" else 1.0
+    usual = 2.0 * (run.senders - 1) if run.compressor == "none" else 1.0
     return (max(0.0, compression), gathered, run.summary.get(ROUNDS, usual)), compute

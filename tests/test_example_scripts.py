@@ -44,5 +44,5 @@ def test_a_script_trains_and_prints_its_bytes(script: Path) -> None:
     assert done.returncode == 0, done.stderr
     (loss,) = re.findall(r"loss (\d\.\d+)", done.stdout)
     assert float(loss) < 2.2, "that of guessing is 2.3"
-    (sent,) = re.findall(r"bytes sent per (?:worker|replica|reader) ([\d,]+)", done.stdout)
+    (sent,) = re.findall(r"bytes sent per (?:worker|node|replica|reader) ([\d,]+)", done.stdout)
     assert 0 < int(sent.replace(",", "")) < 0.3 * DENSE_BYTES * 40, "of at least 40 steps"

@@ -186,7 +186,7 @@ def test_a_setting_of_no_group_changes_one_of_three_or_is_on_the_list() -> None:
     before = identify(base())
     flat = {key: value for key, value in base().items() if not isinstance(value, dict)}
     flat |= dict(leaves({"diagnostics": base()["diagnostics"]}))
-    assert flat.keys() - IDLE == {"scope", "seed", "workers"}
+    assert flat.keys() - IDLE == {"nodes", "scope", "seed", "workers"}
     for key, value in flat.items():
         differ = outcome(before, identify(changed(base(), **{key: other(value)})))
         assert differ == (set() if key in IDLE else {"seed" if key == "seed" else "setting", "id"}), key

@@ -35,6 +35,8 @@ ONLY_IN = {
     "torch.distributed": {
         "contract/processes.py",
         "trainers/comm/communicator.py",
+        "trainers/comm/groups.py",
+        "trainers/comm/nodes.py",
         "trainers/comm/transfers.py",
         "trainers/launch/process_group.py",
         "trainers/hooks/ddp.py",
@@ -42,6 +44,7 @@ ONLY_IN = {
         "trainers/hooks/fsdp.py",
         "trainers/hooks/group.py",
         "trainers/hooks/local_steps.py",
+        "trainers/hooks/within.py",
     },
     "wandb": {"results/report/upload.py", "trainers/run/wandb_tracker.py"},
 }

@@ -5,7 +5,7 @@ https://arxiv.org/abs/1805.09767 (local SGD); Douillard et al., 2023, https://ar
 (DiLoCo).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -82,6 +82,19 @@ class LocalSteps:
     def keeps_weights(self) -> bool:
         """Whether workers differ after a synchronisation, so each has weights of its own in a checkpoint."""
         return self.fragments > 1 or self.delay > 0 or self.blend > 0
+
+
+def fragments_of(sizes: Sequence[int], num_fragments: int) -> list[list[int]]:
+    """The layers of each fragment, in order: each layer, the largest first, joins the smallest fragment.
+
+    Raises ``ValueError`` for more fragments than layers.
+    """
+    if num_fragments > len(sizes):
+        raise ValueError(f"local.fragments must be at most the number of layers, {len(sizes)}")
+    fragments: list[list[int]] = [[] for _ in range(num_fragments)]
+    for layer in sorted(range(len(sizes)), key=lambda layer: -sizes[layer]):
+        min(fragments, key=lambda own: sum(sizes[i] for i in own)).append(layer)
+    return [sorted(own) for own in fragments]
 
 
 def every_step() -> None:

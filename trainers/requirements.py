@@ -14,10 +14,10 @@ from trainers.identity.effects import (
     NOTHING_HELD_OUT,
     refuse_without_effect,
 )
+from trainers.local import fragments_of
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.learning_rate import check_rates, rates_of_epochs
 from trainers.step.forward import require_bf16
-from trainers.step.local import fragments_of
 from trainers.training import Training
 
 
@@ -37,7 +37,7 @@ def require_trainable(training: Training) -> None:
     if settings.precision == "bf16":
         require_bf16(training.layout.device)
     lowest_rate = _lowest_rate(training)
-    training.communicator.declare_kinds(training.reducer.kinds)
+    training.senders.declare_kinds(training.reducer.kinds)
     plan = _plan(training, lowest_rate)
     training.reducer.check(plan)
     if "MomentumCorrection" not in plan.feedback and any(

@@ -82,3 +82,11 @@ class TrainerSettings:
     def samples_at_once(self) -> int | None:
         """Samples in one forward pass of a worker; None for its whole shard."""
         return self.micro_batch_size or self.batch_size
+
+
+def require_nodes(num_nodes: int, num_workers: int, num_processes: int) -> None:
+    """Raise ``ValueError`` unless these workers and processes divide into ``num_nodes`` equal nodes."""
+    if num_workers % num_nodes:
+        raise ValueError(f"nodes must divide workers ({num_workers}), got {num_nodes}")
+    if num_nodes % num_processes and num_processes % num_nodes:
+        raise ValueError(f"processes must divide nodes ({num_nodes}) or be a multiple, got {num_processes}")

@@ -36,7 +36,7 @@ class StepLog:
         self.log_every = training.settings.log_every
         self.counts_skipped = training.settings.nonfinite == "skip"
         self.unit, self.read_per_step = training.read_per_step
-        self.costs = StepCosts(training.reducer, training.layout, training.communicator)
+        self.costs = StepCosts(training.reducer, training.layout, training.senders)
         model = training.model
         self._model_diagnostics: Callable[[], Record] = (
             model.diagnostics if isinstance(model, HasDiagnostics) else dict

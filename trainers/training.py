@@ -11,6 +11,7 @@ from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of, 
 from trainers.average import RunningAverage
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
+from trainers.comm.nodes import Nodes
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.evaluation import evaluate
@@ -50,6 +51,12 @@ class Training:
     seed: int
     diagnostics: Diagnostics = field(default_factory=Diagnostics)  # none
     local: LocalSteps | None = None  # with it, ``optimizer`` is that of the local steps
+    nodes: Nodes | None = None  # of the workers, if compression is across nodes
+
+    @property
+    def senders(self) -> Communicator:
+        """The communicator of those who compress: the nodes, if there are any, or the workers."""
+        return self.communicator if self.nodes is None else self.nodes.across
 
     @property
     def is_analytic(self) -> bool:
@@ -79,12 +86,16 @@ class Training:
 
     @property
     def read_per_step(self) -> tuple[str, float]:
-        """How many tokens a worker reads in a step, or samples of other data; mean over workers and steps."""
+        """How many tokens a worker reads in a step, or samples of other data; mean over workers and steps.
+
+        With nodes, a node takes the place of a worker.
+        """
+        per_sender = self.communicator.size // self.senders.size  # workers
         tokens = tokens_per_step(self.loader)
         if tokens is not None:
-            return "token", tokens
+            return "token", tokens * per_sender
         samples = self.settings.batch_size or len(self.dataset.train) / self.communicator.size
-        return "sample", samples * (1 if self.local is None else self.local.steps_at_once)
+        return "sample", samples * per_sender * (1 if self.local is None else self.local.steps_at_once)
 
     @property
     def num_steps(self) -> int:
@@ -99,7 +110,7 @@ class Training:
 
     def new_state(self) -> TrainingState:
         """The state at the start of a training."""
-        ledger = Ledger(self.layout, self.communicator, self.reducer)
+        ledger = Ledger(self.layout, self.senders, self.reducer, self.nodes)
         reset_epochs = self.settings.average_reset_epochs
         probe = self.probe() if self.diagnostics.names else None
         gradient_step = self._gradient_step(ledger, probe or self.reducer)
@@ -153,7 +164,7 @@ class Training:
             assert isinstance(self.loader, WholeLoader)  # the data of an analytic model
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
-            return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
+            return ExplicitStep(gradients, reducer, layout, self.senders, ledger, seed=seed)
         if self.overlaps:
             return OverlappedStep(
                 model,
@@ -174,12 +185,12 @@ class Training:
             clip_norm=settings.clip_norm,
             micro_batch_size=settings.micro_batch_size,
             # Steps that may be skipped are checked before the reducer, which changes its state.
-            checks=settings.nonfinite == "skip" or not sees_faults(layout),
+            checks=settings.nonfinite == "skip" or not sees_faults(ledger),
             lends=self.local is None,
         )
         if self.local is not None:
             gradients = self._pseudo_gradients(gradients, self.local)
-        return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
+        return ExplicitStep(gradients, reducer, layout, self.senders, ledger, seed=seed)
 
     def _pseudo_gradients(self, workers: WorkerGradients, local: LocalSteps) -> PseudoGradients:
         num_steps, epochs = self.num_steps * local.steps_at_once, self.epochs_per_step / local.steps_at_once

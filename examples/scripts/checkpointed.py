@@ -2,8 +2,9 @@
 
     torchrun --nproc-per-node=2 examples/scripts/checkpointed.py --checkpoint checkpoint
 
-The same command continues after an interruption, also with another number of processes. Each process writes
-its own residuals to a checkpoint of torch.distributed.checkpoint, whose .metadata is written last.
+The same command continues after an interruption, also with another number of processes. With --max-restarts=3
+and, for gloo, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, torchrun does so by itself. Each process writes its own
+residuals to a checkpoint of torch.distributed.checkpoint, whose .metadata is written last.
 """
 
 import argparse

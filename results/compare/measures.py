@@ -134,12 +134,13 @@ def unequal_bytes(methods: Mapping[str, Sequence[Run]]) -> str:
 
 
 def require_several_workers(runs: Iterable[Run]) -> None:
-    """Raise ``ValueError`` for a run of one worker: it sends nothing and has no ratio of bytes."""
+    """Raise ``ValueError`` for a run of one worker or node: it sends nothing and has no ratio of bytes."""
     for run in runs:
-        workers = run.config.get("workers")
-        if workers is not None and workers < 2:
+        sender = "worker" if run.config.get("nodes") is None else "node"
+        count = run.config.get(f"{sender}s")
+        if count is not None and count < 2:
             raise ValueError(
-                f"{run.path}: workers must be at least 2, got {workers}: nothing leaves a single worker"
+                f"{run.path}: {sender}s must be at least 2, got {count}: nothing leaves a single {sender}"
             )
 
 

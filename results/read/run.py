@@ -64,6 +64,11 @@ class Run:
         return self.config.get("workers", 1)
 
     @property
+    def senders(self) -> int:
+        """Number of those who compress and send: the nodes, or without nodes the workers."""
+        return self.config.get("nodes") or self.workers
+
+    @property
     def compressor(self) -> str:
         """The method's name, as on the command line."""
         return self.identity.method.compressor

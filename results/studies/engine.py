@@ -12,8 +12,7 @@ results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`
 import importlib
 import re
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import yaml
 
 from results.command import paragraph
 from results.compare.measures import LINK_BYTES, Measure, num_parameters, qualities, require_several_workers
-from results.compare.statistics import FEWEST_SEEDS, WITHOUT_INTERVAL, Difference, Finding, findings
+from results.compare.statistics import FEWEST_SEEDS, WITHOUT_INTERVAL
 from results.escaping import code, in_markdown
 from results.figures import metrics, sheet
 from results.figures.description import curves
@@ -33,11 +32,10 @@ from results.read.matching import by_key, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
 from results.studies.kit import Option, Seeds, Study, by_name, first_of, notes, paired, values_of
+from results.studies.looks import COLUMNS, comparisons, judged, look, looks, verdicts
 
 Methods = dict[str, Seeds]  # by label
 _UNBROKEN = "\0"  # a blank at which no line is broken
-PRIMARY, EXPLORATORY = "primary", "exploratory"
-COLUMNS = "kind | difference [95 %] | verdict | adjusted p | as good"  # of a table of comparisons
 
 
 def of_folder(folder: Path) -> Study:
@@ -189,118 +187,6 @@ def _has(run: Run, key: str, value: object) -> bool:
     if key == "matched":  # the name of a threshold in a file of chosen ones
         return run.config["budget"].get("matched", {}).get(value) == settings["threshold"]
     return settings.get(key) == value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """A comparison of a page, one method minus another one, and what is said of it."""
-
-    one: str
-    other: str
-    difference: Difference  # without the measure's factor
-    shown: str  # the difference and its own interval, in the unit of the page
-    ends: Hashable  # of the runs; equal runs have equal ones
-    margin: float | None = None  # in the unit of the difference
-    within: str = ""  # the margin in words
-    kind: str = EXPLORATORY
-    finding: Finding | None = None
-
-    @property
-    def cells(self) -> str:
-        """The cells of ``COLUMNS``."""
-        assert self.finding is not None
-        p, equal = self.finding.p, self.finding.p_of_equivalence
-        cells = [self.kind, self.shown, self.finding.word(), "-" if p is None else f"{p:.2g}"]
-        good = f"within {self.within}, p {equal:.2g}" if self.finding.is_equivalent else "not shown"
-        cells.append("-" if equal is None else good)
-        return " | ".join(cells)
-
-
-def look(
-    told: Mapping[str, Any], measure: Measure, one: str, other: str, ours: Seeds, theirs: Seeds
-) -> Look | None:
-    """The comparison of two methods by their runs; None without a common seed.
-
-    Raises ``ValueError`` for a margin of another form than "1 point" or "1 %".
-    """
-    if (found := paired(measure, ours, theirs)) is None:
-        return None
-    within, margin = told.get("margin", {}).get(measure.name, ""), None
-    if within:
-        number = re.fullmatch(r"([\d.]+) (%|points?)", str(within))
-        if not number:
-            raise ValueError(f"margin of {measure.name} must be like '1 point' or '1 %', got {within!r}")
-        percent = statistics.fmean(value for _, value in values_of(measure, ours, theirs)) / 100
-        margin = float(number[1]) * (percent if number[2] == "%" else 1 / measure.factor)
-    ends = tuple(
-        (seed, measure.value(run), run.summary.get("compression/total_error"))
-        for runs in (ours, theirs)
-        for seed, run in sorted(runs.items())
-    )
-    shown = measure.difference(*found)
-    return Look(one=one, other=other, difference=found, shown=shown, ends=ends, margin=margin, within=within)
-
-
-def judged(told: Mapping[str, Any], found: Iterable[Look | None]) -> list[Look]:
-    """The primary comparisons, then the others, each with its finding among those of its kind.
-
-    Equal runs, as of two scopes in which a method selects the same, are compared once.
-    """
-    kinds: dict[str, dict[Hashable, Look]] = {PRIMARY: {}, EXPLORATORY: {}}
-    for each in filter(None, found):
-        kind = PRIMARY if [each.one, each.other] in told.get("primary", ()) else EXPLORATORY
-        kinds[kind].setdefault(each.ends, each)
-    for ends in kinds[PRIMARY]:
-        kinds[EXPLORATORY].pop(ends, None)
-    return [
-        replace(each, kind=kind, finding=finding)
-        for kind, own in kinds.items()
-        for each, finding in zip(
-            own.values(), findings([(each.difference, each.margin) for each in own.values()]), strict=True
-        )
-    ]
-
-
-def looks(told: Mapping[str, Any], methods: Methods, measure: Measure) -> list[Look]:
-    """The comparisons of study.yaml for which there is a common seed.
-
-    Raises ``ValueError`` for a comparison of a method that study.yaml does not have.
-    """
-    pairs = [*told.get("primary", ()), *told.get("comparisons", ())]
-    if unknown := {label for pair in pairs for label in pair} - told["methods"].keys():
-        raise ValueError(
-            f"comparisons must be of {', '.join(told['methods'])}, got {', '.join(sorted(unknown))}"
-        )
-    return judged(
-        told,
-        [
-            look(told, measure, one, other, methods[one], methods[other])
-            for one, other in pairs
-            if one in methods and other in methods
-        ],
-    )
-
-
-def comparisons(found: Sequence[Look]) -> str:
-    """A table of comparisons and the sentence on its verdicts; empty without any."""
-    if not found:
-        return ""
-    rows = [f"| {in_markdown(f'{each.one} minus {each.other}')} | {each.cells} |" for each in found]
-    return "\n".join(
-        [f"| comparison | {COLUMNS} |", "|---|---|---:|---|---:|---|", *rows, "", verdicts(found)]
-    )
-
-
-def verdicts(found: Sequence[Look]) -> str:
-    """The sentence on the verdicts of a page's comparisons."""
-    numbers = {each.kind: each.finding.together for each in found if each.finding}
-    among = " and among ".join(f"{number} {kind}" for kind, number in numbers.items())
-    margins = " or ".join(dict.fromkeys(each.within for each in found if each.within))
-    return (
-        f"Intervals are single ones of 95 %, p is adjusted among {among} comparisons (Holm)"
-        f"{f', and as good is within {margins}' if margins else ''}: "
-        "[what the verdicts mean](../../../docs/statistics.md)."
-    )
 
 
 def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[str]]:

@@ -18,8 +18,8 @@ from results.figures.saving import Figures
 from results.read.matching import by_method, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
-from results.studies.engine import Look
 from results.studies.kit import Seeds, by_name, first_of
+from results.studies.looks import Look
 
 NEAR = 0.1  # largest difference of a pair's bytes, as a share of Top-k's bytes
 SUBOPTIMALITY = "convex/suboptimality"

@@ -44,7 +44,7 @@ class Count(NamedTuple):
 def counts_of(run: Run) -> list[Count]:
     """The counts by every convention. Raises ``ValueError`` for a run of one worker, which sends nothing."""
     require_several_workers([run])
-    summary, n = run.summary, run.workers
+    summary, n = run.summary, run.senders
     handed, left, reached = (summary[name] for name in (HANDED_BYTES, LINK_BYTES, RECEIVED_BYTES))
     dense_link = summary["comm/compression_ratio"] * left
     ring = 2 * (n - 1) / n  # bytes that leave a worker, per byte handed to an all-reduce
@@ -106,7 +106,7 @@ def _is_averaged(run: Run, elements: float) -> bool:
     decide: in a gather every worker sends an index for each of its elements. For an all-reduce no index is
     sent, or each index is sent by one worker alone, such as the leader of ``clt_k``.
     """
-    summary, n = run.summary, run.workers
+    summary, n = run.summary, run.senders
     handed = summary[HANDED_BYTES]
     if summary[LINK_BYTES] < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed:
         return True

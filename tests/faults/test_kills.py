@@ -65,6 +65,12 @@ def test_killed_at_random_moments_with_an_all_reduce(processes: int, tmp_path: P
     assert_same(left_behind(tmp_path / "out"), expected)
 
 
+def test_killed_at_random_moments_with_two_processes_in_a_node(tmp_path: Path) -> None:
+    overrides = [*SMALL, METHODS["gathered"], "nodes=2", "trainer.steps=160"]
+    kill_again_and_again(tmp_path, overrides, 5, 4)
+    assert_same(left_behind(tmp_path / "out"), uninterrupted(tmp_path / "reference", *overrides))
+
+
 @pytest.mark.parametrize(
     ("point", "count"),
     [

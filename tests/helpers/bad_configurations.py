@@ -68,6 +68,10 @@ data=image_folder data.root=/nowhere
 data=libsvm model=logistic_l2 data.name=../x
 data=movielens model=neumf data.name=2m
 processes=2 workers=3
+nodes=0
+nodes=two
+nodes=3 workers=4
+nodes=4 workers=12 processes=6
 trainer.bucket_megabytes=0 trainer.overlap=true workers=1
 trainer.overlap=true workers=1 trainer.clip_norm=1
 trainer.micro_batch_size=3

@@ -17,6 +17,7 @@ import total_error
 H = 3
 STEPS, HALF = 9, 5  # HALF is between two synchronisations
 TOP_K: dict[str, Any] = {"compressor": "top_k", "density": 0.05}
+STREAMING: dict[str, Any] = {"steps": 2 * H, "fragments": 2, "delay": 2, "blend": 0.5}
 
 
 class Script:
@@ -25,7 +26,7 @@ class Script:
     def __init__(self, model: nn.Module | None = None, **settings: Any) -> None:
         self.model = model or nn.Sequential(network(), nn.BatchNorm1d(32))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
-        self.local = total_error.local(self.model, self.optimizer, steps=H, **(TOP_K | settings))
+        self.local = total_error.local(self.model, self.optimizer, **({"steps": H} | TOP_K | settings))
 
     def run(self, last: int, scaler: torch.amp.GradScaler | None = None, factor: float = 1.0) -> Tensor:
         """Weights and buffers of this process after the local step ``last``."""
@@ -49,30 +50,36 @@ def as_in_a_run(
         if process == 1:  # the first process's weights count
             nn.init.zeros_(next(own.parameters()))
         optimizer = torch.optim.AdamW(own.parameters(), lr=0.003, weight_decay=0.01)
-        local = total_error.local(own, optimizer, steps=H, **settings)
+        local = total_error.local(own, optimizer, **({"steps": H} | settings))
         for of_workers in batches:
             inputs, labels = of_workers[process]
             optimizer.zero_grad()
             nn.functional.cross_entropy(own(inputs), labels).backward()
             local.step()
-        weights = {name: p.detach() for name, p in own.named_parameters()}
+        weights = {name: p.detach() for name, p in local.shared.items()}
         found.append({"weights": weights, "metrics": local.metrics() | local.summary()})
     return found
 
 
 def all_cases(process: int, processes: int, folder: str) -> dict[str, Any]:
     """The results of the cases below in this process. ``folder`` keeps the checkpoint of the first case."""
-    return {"resumed": resumed(Path(folder)), "scaled": scaled(process), "refused": refused(process)}
+    return {
+        "resumed": resumed(Path(folder)),
+        # saved between the first synchronisation and the step that takes its result over
+        "streaming": resumed(Path(folder) / "streaming", H + 1, **STREAMING),
+        "scaled": scaled(process),
+        "refused": refused(process),
+    }
 
 
-def resumed(folder: Path) -> dict[str, Any]:
+def resumed(folder: Path, half: int = HALF, **settings: Any) -> dict[str, Any]:
     """Comparison of a script that was saved and loaded between two synchronisations with a whole one."""
-    whole, first = Script(), Script()
+    whole, first = Script(**settings), Script(**settings)
     expected = whole.run(STEPS)
-    first.run(HALF)
+    first.run(half)
     dcp.save({"local": first.local.state_dict()}, checkpoint_id=folder)
     moments = copy.deepcopy(first.optimizer.state_dict())
-    second = Script()
+    second = Script(**settings)
     saved = second.local.empty_state_dict(dist.get_world_size())
     dcp.load({"local": saved}, checkpoint_id=folder)
     second.local.load_state_dict(saved)

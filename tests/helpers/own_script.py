@@ -14,6 +14,7 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from trainers.comm.communicator import Communicator
+from trainers.comm.nodes import nodes_of
 from trainers.hooks.compress import compress
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.step.explicit import ExplicitStep
@@ -74,10 +75,11 @@ def by_hand(
     reducer: Reducer | None = None,
     clip_norm: float | None = None,
     batches: int = 1,
+    num_nodes: int | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """Weights and the ledger's metrics of the same training in one process, compressed after backward passes.
 
-    The loss of a step is that of ``batches`` batches.
+    The loss of a step is that of ``batches`` batches. With ``num_nodes`` it is compressed between nodes.
     """
     model = network()
     layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(workers)
@@ -87,8 +89,10 @@ def by_hand(
         return sum((loss_of(model, each) for each in inputs), torch.zeros(())), None
 
     gradients = WorkerGradients(model, loss, layout, communicator, seed=0, clip_norm=clip_norm)
-    ledger = Ledger(layout, communicator, reducer)
-    step_taker = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=0)
+    nodes = None if num_nodes is None else nodes_of(communicator, num_nodes)
+    senders = communicator if nodes is None else nodes.across
+    ledger = Ledger(layout, senders, reducer, nodes)
+    step_taker = ExplicitStep(gradients, reducer, layout, senders, ledger, seed=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(steps):
         numbers = range(batches * step, batches * (step + 1))

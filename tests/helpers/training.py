@@ -11,6 +11,7 @@ from compressors.api import Traits
 from compressors.build import PLAIN, build_reducer
 from compressors.encoding.settings import Encoding
 from trainers.comm.communicator import Communicator
+from trainers.comm.nodes import nodes_of
 from trainers.step.explicit import ExplicitStep, GradientStep
 from trainers.step.gradients import WorkerGradients
 from trainers.step.layout import Layout
@@ -84,6 +85,7 @@ def train(
     overlap: bool = False,
     wire: Encoding = PLAIN,
     reduction: str = "worker_order",
+    num_nodes: int | None = None,
 ) -> dict[str, Any]:
     """Weights, losses and ledger after some steps of SGD with momentum."""
     torch.manual_seed(0)
@@ -94,8 +96,10 @@ def train(
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     method = case.method(threshold=threshold)
     reducer = build_reducer(method, layout.num_parameters, FEEDBACKS[feedback], wire)
-    communicator.declare_kinds(reducer.kinds)
-    ledger = Ledger(layout, communicator, reducer)
+    nodes = None if num_nodes is None else nodes_of(communicator, num_nodes)
+    senders = communicator if nodes is None else nodes.across
+    senders.declare_kinds(reducer.kinds)
+    ledger = Ledger(layout, senders, reducer, nodes)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
@@ -103,7 +107,7 @@ def train(
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)
     else:
         gradients = WorkerGradients(model, loss_of, layout, communicator, **pieces)
-        step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
+        step = ExplicitStep(gradients, reducer, layout, senders, ledger, seed=7)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
     losses, metrics = [], []
     for number in range(STEPS):
@@ -130,13 +134,14 @@ def train_all(
     names: list[str],
     overlap: bool = False,
     reduction: str = "worker_order",
+    num_nodes: int | None = None,
 ) -> dict[str, dict[str, Any]]:
     """``train`` for settings with these names: method/scope/feedback, or with /indices/values in addition."""
     found = {}
     for name in names:
         method, scope, feedback, *codes = name.split("/")
         wire = Encoding(**dict(zip(("indices", "values"), codes, strict=False)))
-        found[name] = train(method, scope, feedback, process, processes, overlap, wire, reduction)
+        found[name] = train(method, scope, feedback, process, processes, overlap, wire, reduction, num_nodes)
     return found
 
 

@@ -61,6 +61,27 @@ def test_runs_are_compared_with_dense_training(tmp_path: Path, capsys: pytest.Ca
     assert "best: dense" in fast
 
 
+def test_nodes_have_two_bandwidths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Per node: 20 ms of compression, 125 ms for 1000 bytes. Inside, 4000 + 500 bytes leave a worker: 1 s."""
+    lines = [{**RECORD, "step": step, "comm/compression_ratio": 4.0} for step in (1, 2, 3)]
+    write_run(tmp_path, workers=4, nodes=2, records=lines)
+    words = [str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]
+    assert main([*words, "--inside", "36kbit"]) == 0
+    said = capsys.readouterr().out
+    assert "## 4 workers in 2 nodes, 64kbit" in said
+    assert "2 workers in a node, links inside 36 kbit/s" in said
+    assert rows(said)["top_k, density 0.01"][:4] == ["1,255.0", "110.0", "20.0", "1,125.0"]
+    assert rows(said)["dense"][3] == "1,833.3"  # 4000 bytes across, 4000 + 2000 inside
+    assert main(words) == 0
+    assert rows(capsys.readouterr().out)["top_k, density 0.01"][3] == "125.0"
+    assert main([*words, "--nodes", "4"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "error: --nodes must be that of the runs, 2, got 4"
+    run(tmp_path / "flat")
+    assert main([str(tmp_path / "flat"), *words[1:], "--inside", "36kbit"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "error: --inside has no effect on runs without nodes"
+
+
 def test_rounds_are_those_of_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """125 ms for the bytes, and 2 ms for each of 8 rounds."""
     lines = [{**RECORD, "step": step, "comm/rounds": 8.0} for step in (1, 2, 3)]

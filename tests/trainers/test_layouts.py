@@ -92,6 +92,31 @@ def test_processes_and_the_hook_change_nothing(
     assert_same(one_process[setting], other_ways[setting])
 
 
+@pytest.fixture(scope="module")
+def two_nodes(one_thread: None) -> Results:
+    return train_all(0, 1, QUICK, num_nodes=2)
+
+
+@pytest.fixture(scope="module")
+def two_nodes_in_other_ways(two_nodes: Results) -> list[Results]:
+    """In two processes of one node each; in four, two for a node, also with overlap."""
+    layer = [name for name in QUICK[1::2] if name in LAYER]
+    ways = [(2, QUICK[::2], False), (4, QUICK[1::2], False), (4, layer, True)]
+    return [
+        run_in_processes(train_all, processes, names, overlap, "worker_order", 2)[-1]
+        for processes, names, overlap in ways
+    ]
+
+
+@pytest.mark.parametrize("setting", QUICK)
+def test_processes_change_nothing_between_nodes(
+    two_nodes: Results, two_nodes_in_other_ways: list[Results], setting: str
+) -> None:
+    for way, found in enumerate(two_nodes_in_other_ways):
+        if setting in found:
+            assert_same(two_nodes[setting], found[setting], in_buckets=way == 2 and setting not in PLAIN)
+
+
 @pytest.mark.parametrize("name", ["hard_threshold", "top_k"])
 def test_coded_indices_change_bytes_alone(name: str) -> None:
     plain = train(name, "layer", "gradient")

@@ -11,10 +11,10 @@ from resuming import assert_same, config_of, crash_after, timeless, train
 
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
+from trainers.local import fragments_of
 from trainers.run.build import build_training
 from trainers.schedules.schedules import factor_at
 from trainers.step.gradients import seed_worker
-from trainers.step.local import fragments_of
 from trainers.training import Training
 
 PLAIN = ("model=mlp", "data=digits", "workers=2", "trainer.batch_size=8", "trainer.evaluate_every=100")

@@ -38,6 +38,10 @@ CASES = {
         *("model=mlp", *IMAGES, "compressor=hard_threshold", "trainer.log_every=3"),
         *("diagnostics=[xi,selection_error,staleness,bound,gap,hindsight]", "diagnostics.every=5"),
     ),
+    "nodes": (
+        *("model=mlp", *IMAGES, "compressor=hard_threshold", "nodes=2", "feedback.scale=step"),
+        *("diagnostics=[selection_error,staleness,bound,gap,hindsight]", "diagnostics.every=5"),
+    ),
     "accordion": (
         *("model=mlp", *IMAGES, "compressor=accordion", "compressor.period=1", "budget.density=0.001"),
         *(

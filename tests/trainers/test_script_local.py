@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from command_line import ROOT, command
-from local_cases import HALF, H, Script, all_cases, as_in_a_run
+from local_cases import HALF, STREAMING, H, Script, all_cases, as_in_a_run
 from processes import run_in_processes
 from resuming import config_of, train
 from script_cases import EXAMPLES, example
@@ -32,6 +32,17 @@ CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("compressor=none",), {"compressor": "none"}),
     (("compressor=top_k", "budget.density=0.05"), {"compressor": "top_k", "density": 0.05}),
     (("compressor=visible",), {"compressor": "visible"}),
+    (
+        (
+            *("compressor=visible", f"local.steps={2 * H}", "local.fragments=2", "local.delay=2"),
+            "local.blend=0.5",
+        ),
+        {"compressor": "visible", **STREAMING},
+    ),
+    (
+        ("compressor=top_k", "budget.density=0.05", f"local.steps={2 * H}", "local.fragments=2"),
+        {"compressor": "top_k", "density": 0.05, "steps": 2 * H, "fragments": 2},
+    ),
     (
         ("compressor=qsgd", "local.outer.lr=1", "local.outer.momentum=0", "local.outer.nesterov=false"),
         {"compressor": "qsgd", "outer": {"lr": 1, "momentum": 0, "nesterov": False}},
@@ -78,8 +89,8 @@ def test_weights_and_metrics_are_those_of_a_run(tmp_path: Path) -> None:
 
 def test_a_script_resumes_bit_for_bit_between_two_synchronisations(found: Found) -> None:
     for result in found:
-        own = result["resumed"]
-        assert own["same"] and own["copied"] and own["known"]
+        for own in (result["resumed"], result["streaming"]):
+            assert own["same"] and own["copied"] and own["known"]
     assert torch.equal(found[0]["resumed"]["state"], found[1]["resumed"]["state"])
 
 
@@ -125,6 +136,7 @@ def test_what_is_refused_in_all_processes(found: Found) -> None:
     ("settings", "words"),
     [
         ({"steps": 0}, r"^local\.steps must be an integer from 1 to 1000000, got 0$"),
+        ({"steps": 6, "fragments": 3}, r"^local\.fragments must be at most the number of layers, 2$"),
         ({"outer": {"lr": 1, "momentum": 0}}, r"^local\.outer\.nesterov needs local\.outer\.momentum > 0"),
         ({"compressor": "top_kk"}, r"^compressor must be one of "),
         ({"density": 0.1}, r"^density has no effect: "),

@@ -116,7 +116,7 @@ def test_a_pickled_state_goes_on_after_attach() -> None:
     ):
         copy.attach(nn.Sequential(nn.Linear(2, 2)), scaler=scaler)
     copy.attach(model, scaler=scaler)
-    copy.communicator = Communicator(1)
+    copy.workers = Communicator(1)
     for each in (state, copy):
         reduce_ones(each)
     pairs = zip(state.state_dict().items(), copy.state_dict().items(), strict=True)

@@ -112,6 +112,11 @@ def snapshot_of(start: Start, communicator: Communicator, training: Training, ru
 
 def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Training, run: str) -> Snapshot:
     facts, step = checkpoint.facts, checkpoint.step
+    found, nodes = facts.get("num_nodes"), training.nodes and training.nodes.across.size
+    if found != nodes:
+        raise CheckpointMismatch(
+            f"{checkpoint.path}: nodes must be {found}, as in the checkpoint, got {nodes}"
+        )
     searched = facts["search"].get("steps", 0) if isinstance(training.schedule, AutoLRS) else 0
     if training.settings.steps is None and facts["epoch"] != step * training.epochs_per_step:
         step = training.step_at(facts["epoch"])  # of other workers, batches or samples

@@ -80,8 +80,11 @@ class TrainingState:
     search: SearchFacts = field(default_factory=SearchFacts)  # set by ``AutoLRSController``
 
     def __post_init__(self) -> None:
-        workers = len(self.communicator.local_workers)
-        self._first_form = first_form(self.gradient_step.reducer, self.gradient_step.state, workers)
+        senders = self.ledger.communicator.local_workers
+        self._first_form = first_form(self.gradient_step.reducer, self.gradient_step.state, len(senders))
+        per_sender = self.communicator.size // self.ledger.communicator.size  # workers
+        # Row of each local worker in the tensors of ``_per_worker``; the workers of a node have the same
+        self._rows = [worker // per_sender - senders.start for worker in self.communicator.local_workers]
 
     def note(self, found: Record) -> Record:
         """Put the finite values into ``last``, return them; remove the others, as JSON has no infinity."""
@@ -99,12 +102,12 @@ class TrainingState:
         """
         require_form(self.gradient_step.reducer, self.gradient_step.state, self._first_form)
         if self.probe is not None:
-            self.probe.settle(self.communicator)
+            self.probe.settle(self.ledger.communicator)
         shared = dict(self._shared())
         moments = take_apart(self.optimizer.state_dict()["state"], "optimizer", shared)
         workers = {}
         for row, worker in enumerate(self.communicator.local_workers):
-            tensors = {name: rows[row] for name, rows in self._per_worker()}
+            tensors = {name: rows[self._rows[row]] for name, rows in self._per_worker()}
             carries = take_apart(self.gradient_step.carries[row], "memory", tensors)
             workers[worker] = WorkerState(_copies(tensors, device), carries)
         facts: Facts = {
@@ -120,6 +123,7 @@ class TrainingState:
             "optimizer": moments,
             "optimizer_name": type(self.optimizer).__name__.lstrip("_"),
             "average_period": self.average.period if self.average is not None else None,
+            "num_nodes": self.ledger.communicator.size if self.ledger.nodes is not None else None,
         }
         return Snapshot(_copies(shared, device), workers, facts)
 
@@ -137,7 +141,8 @@ class TrainingState:
                 name for name in tensors if not name.startswith(("memory", _MEASURED))
             } | per_worker.keys()
             own = {name: tensors[name] for name in kept & tensors.keys()}
-            require_same_tensors({name: rows[row] for name, rows in per_worker.items()}, own, snapshot.place)
+            live = {name: rows[self._rows[row]] for name, rows in per_worker.items()}
+            require_same_tensors(live, own, snapshot.place)
         if (self.average is None) != (snapshot.facts["average_period"] is None):
             raise CheckpointMismatch(f"{snapshot.place} does not fit this run: it has another average_period")
 
@@ -150,9 +155,9 @@ class TrainingState:
         for row, worker in enumerate(self.communicator.local_workers):
             tensors, carries = snapshot.workers[worker]
             for name, rows in per_worker.items():
-                rows[row] = tensors[name].to(rows.device)
+                rows[self._rows[row]] = tensors[name].to(rows.device)
         if self.probe is not None:
-            self.probe.take_over(self.communicator)
+            self.probe.take_over(self.ledger.communicator)
         with torch.inference_mode(False):  # the next backward pass may use the tensors created here
             device = self.communicator.device
             for row, worker in enumerate(self.communicator.local_workers):
@@ -187,7 +192,7 @@ class TrainingState:
         return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True), *measured]
 
     def _per_worker(self) -> list[tuple[str, Tensor]]:
-        """Names and live tensors [W, ...] of the local workers' state."""
+        """Names and live tensors [W, ...] of the state of the local workers, or of their nodes."""
         totals = [(f"ledger/{name}", rows) for name, rows in self.ledger.totals().items()]
         measured = walk(self.probe.state, _MEASURED) if self.probe is not None else ()
         return [*walk(self.gradient_step.state, "reducer"), *totals, *measured]

@@ -23,6 +23,7 @@ class Charges:
         self._handed = np.zeros((len(local_workers), 0), dtype=np.int64)  # [W, kinds]
         self.declare(KINDS)
         self._link = np.zeros((len(local_workers), 2))  # bytes that leave and reach each local worker
+        self._relayed = np.zeros(len(local_workers))  # bytes that reach each local worker and are passed on
         self._elements: np.ndarray | float | None = None  # [n] sent, if the numbers differ between workers
 
     def declare(self, kinds: Sequence[str]) -> None:
@@ -47,10 +48,15 @@ class Charges:
         self.require(kind)
         self._of_kind[kind][row] += num_bytes
 
-    def link(self, leaving: Bytes, reaching: Bytes) -> None:
-        """Charge the links of the local workers."""
+    def link(self, leaving: Bytes, reaching: Bytes, relayed: Bytes | None = None) -> None:
+        """Charge the links of the local workers.
+
+        If a worker is a node of several processes, its first process passes on ``relayed`` bytes to the
+        others: by default those that reach it.
+        """
         self._link[:, 0] += leaving
         self._link[:, 1] += reaching
+        self._relayed += reaching if relayed is None else relayed
 
     def link_of_gather(self, own: Bytes, everyones: Bytes) -> None:
         """Charge the links for a gather: ``own`` bytes leave n - 1 times, ``everyones - own`` arrive."""
@@ -76,6 +82,12 @@ class Charges:
         link = self._link.copy()
         self._link[:] = 0
         return link
+
+    def take_relayed(self) -> np.ndarray:
+        """Bytes that are passed on inside each local worker's node, [W] float64, since the last call."""
+        relayed = self._relayed.copy()
+        self._relayed[:] = 0
+        return relayed
 
     def take_largest_sent(self) -> float | None:
         """Elements of the worker that has sent most since the last call; infinite if not countable.

@@ -27,6 +27,9 @@ class Communicator:
     workers are also charged for transfers between each other. ``reduction`` sets the order of additions in
     ``all_reduce_mean``. The processes are those of ``group``, or all. Raises ``ValueError`` if n is not a
     multiple of P, and for a ``reduction`` that is not in ``REDUCTIONS``.
+
+    With ``node``, a group of processes that hold the same workers, all of them make the same calls; the first
+    one is in ``group``, and passes on to the others what it receives.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Communicator:
         device: torch.device | str = "cpu",
         reduction: str = ALL_REDUCE,
         group: dist.ProcessGroup | None = None,
+        node: dist.ProcessGroup | None = None,
     ) -> None:
         require(reduction in REDUCTIONS, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", reduction)
         if workers % world_size:
@@ -52,7 +56,7 @@ class Communicator:
         self.group = group
         self.clock = Clock()
         self._charges = Charges(workers, self.local_workers)
-        self._transfers = Transfers(workers, rank, world_size, self.device, self.clock, group)
+        self._transfers = Transfers(workers, rank, world_size, self.device, self.clock, group, node)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -82,7 +86,10 @@ class Communicator:
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
         self._charges.hand_over(kind, num_bytes)
         on_link = all_reduce_bytes(num_bytes, self.size)  # slices differ in size: the mean over workers
-        self._charges.link(on_link, on_link)
+        relayed = (
+            on_link if self.reduction == WORKER_ORDER else num_bytes
+        )  # also the terms of a node's slices
+        self._charges.link(on_link, on_link, relayed)
         of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
         if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
             return self._transfers.means_by_slices(rows, add_up)
@@ -270,6 +277,10 @@ class Communicator:
     def take_link_bytes(self) -> np.ndarray:
         """Bytes that leave and reach each local worker, [W, 2] float64, since the last call (``Charges``)."""
         return self._charges.take_link()
+
+    def take_relayed_bytes(self) -> np.ndarray:
+        """Bytes passed on inside a node, [W] float64, since the last call (``Charges.link``)."""
+        return self._charges.take_relayed()
 
     def take_largest_sent(self) -> float | None:
         """Elements of the worker that has sent most since the last call (``Charges.take_largest_sent``)."""

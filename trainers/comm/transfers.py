@@ -1,9 +1,9 @@
 """Transfers of tensors between processes: timed, but not charged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,11 +17,32 @@ from trainers.comm.slices import side_by_side, slices, strided
 _AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while one waits
 
 
+class Work(Protocol):
+    """A transfer in progress."""
+
+    def wait(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """Transfers of the first process of a ``node``, whose ``results`` then reach its other processes."""
+
+    works: Sequence[Work]  # none in the other processes
+    results: Sequence[Tensor]
+    node: dist.ProcessGroup
+
+    def wait(self) -> None:
+        wait(self.works)
+        for tensor in self.results:
+            dist.broadcast(tensor, group_src=0, group=self.node)
+
+
 @dataclass(eq=False)
 class Transfers:
     """Sends and receives of one process, ``rank`` of P = ``world_size``, with W of n workers.
 
-    The P processes are those of ``group``, or all.
+    The P processes are those of ``group``, or all. With ``node`` P nodes of several processes have the W
+    workers each: all processes of a node make the same calls, and its first one transfers for them.
     """
 
     size: int  # n
@@ -30,6 +51,7 @@ class Transfers:
     device: torch.device
     clock: Clock
     group: dist.ProcessGroup | None
+    node: dist.ProcessGroup | None = None
 
     @property
     def _gathers_by_pairs(self) -> bool:
@@ -49,10 +71,10 @@ class Transfers:
         flat = side_by_side([tensor[None] for tensor in sums])[0]
         pieces = flat.split(_AT_ONCE)
         with on_the_clock:
-            works = [dist.all_reduce(piece, group=self.group, async_op=True) for piece in pieces]
-        for piece, work in zip(pieces, works, strict=True):
+            all_works = [self._all_reduce(piece) for piece in pieces]
+        for piece, works in zip(pieces, all_works, strict=True):
             with self.clock.collective(0):
-                work.wait()
+                wait(works)
             divide(piece, self.size)
         return list(flat.split([len(tensor) for tensor in sums]))
 
@@ -66,7 +88,8 @@ class Transfers:
         num_workers, columns = flat.shape
         means = flat[0] if num_workers == 1 else flat.new_empty(columns)
         rounds = slices(sizes, self.world_size)
-        terms, arrivals, departures = [], [], []
+        terms, arrivals = [], []
+        departures: list[Work] = []
         with self.clock.collective(2 * (self.size - 1)):
             for of_round in rounds:
                 outgoing = [flat[:, of.start : of.stop].contiguous() for of in of_round]
@@ -107,7 +130,7 @@ class Transfers:
             if self._gathers_by_pairs:
                 self._swap([sent], [list(received.unbind())])
             else:
-                dist.all_gather(list(received.unbind()), sent, group=self.group)
+                wait(self._all_gather(received, sent))
         return received.flatten(0, 1).to(rows.device)
 
     def all_gather_fields(self, fields: list[Tensor], num_workers: int) -> list[Tensor]:
@@ -126,10 +149,10 @@ class Transfers:
             return lambda: rows
         sent = self.here(rows)
         received = sent.new_empty(self.world_size, *sent.shape)
-        work = dist.all_gather(list(received.unbind()), sent, group=self.group, async_op=True)
+        works = self._all_gather(received, sent)
 
         def result() -> Tensor:
-            work.wait()
+            wait(works)
             return received.flatten(0, 1)
 
         return result
@@ -153,20 +176,20 @@ class Transfers:
         if self.world_size == 1:
             return tensor
         moved = self.here(tensor)
-        dist.broadcast(moved, group_src=process, group=self.group)
+        self._broadcast(moved, process)
         return moved.to(tensor.device)
 
     def overwrite(self, tensors: list[Tensor]) -> None:
         """Overwrite ``tensors`` with those of the first process. Not timed."""
         if self.world_size > 1:
             for tensor in tensors:
-                dist.broadcast(tensor, group_src=0, group=self.group)
+                self._broadcast(tensor, 0)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes. Not timed."""
         if self.world_size > 1:
             tensor = self.here(tensor)
-            dist.all_reduce(tensor, group=self.group)
+            wait(self._all_reduce(tensor))
         return tensor
 
     def all_to_all(self, rows: Tensor) -> Tensor:
@@ -221,17 +244,19 @@ class Transfers:
         """
         sent = [self.here(rows) for rows in fields]
         received = [rows.clone() for rows in sent]
-        operations, first, each = [], local_workers.start, len(local_workers)
+        first, each = local_workers.start, len(local_workers)
+        operations: list[tuple[Callable[..., Any], Tensor, int]] = []
         with self.clock.collective(rounds):
             for source, worker in moves:  # in the same order on both sides
                 for own, place in zip(sent, received, strict=True):
                     if source in local_workers and worker in local_workers:
                         place[worker - first] = own[source - first]
                     elif source in local_workers:
-                        operations.append(self._operation(dist.isend, own[source - first], worker // each))
+                        operations.append((dist.isend, own[source - first], worker // each))
                     elif worker in local_workers:
-                        operations.append(self._operation(dist.irecv, place[worker - first], source // each))
-            wait(dist.batch_isend_irecv(operations) if operations else [])
+                        operations.append((dist.irecv, place[worker - first], source // each))
+            comes = any(worker in local_workers and source not in local_workers for source, worker in moves)
+            wait(self._relayed(lambda: self._batch(operations), received if comes else []))
         return received
 
     def _swap(self, own: list[Tensor], everyones: list[list[Tensor]]) -> None:
@@ -245,27 +270,56 @@ class Transfers:
         All messages are in flight at once, which uses a link in both directions: gloo's all_gather and
         all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/results/network.md).
         """
-        works = []
+        works: list[Work] = []
         for theirs, places in zip(outgoing, incoming, strict=True):
             places[self.rank].copy_(theirs[self.rank])
             for of in self._start(theirs, places):
                 works += of
         wait(works)
 
-    def _start(
-        self, outgoing: list[Tensor], incoming: list[Tensor]
-    ) -> tuple[list[dist.Work], list[dist.Work]]:
+    def _start(self, outgoing: list[Tensor], incoming: list[Tensor]) -> tuple[Sequence[Work], Sequence[Work]]:
         """Start receiving from and sending to all other processes, [P] each."""
         others = [(self.rank + turn) % self.world_size for turn in range(1, self.world_size)]
-        receives = [self._operation(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
-        sends = [self._operation(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]
-        works = dist.batch_isend_irecv(receives + sends) if receives or sends else []
-        return works[: len(receives)], works[len(receives) :]
+        receives = [(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
+        sends = [(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]
+        works = self._batch(receives + sends) if self._is_sender else []
+        arrivals = self._relayed(lambda: works[: len(receives)], [place for _, place, _ in receives])
+        return arrivals, works[len(receives) :]
 
-    def _operation(self, send_or_receive: Callable[..., Any], tensor: Tensor, process: int) -> dist.P2POp:
-        return dist.P2POp(send_or_receive, tensor, group=self.group, group_peer=process)
+    def _batch(self, operations: Sequence[tuple[Callable[..., Any], Tensor, int]]) -> Sequence[Work]:
+        """Start these operations, each with its tensor and the other process."""
+        found = [dist.P2POp(kind, x, group=self.group, group_peer=process) for kind, x, process in operations]
+        return dist.batch_isend_irecv(found) if found else []
+
+    def _all_reduce(self, tensor: Tensor) -> Sequence[Work]:
+        return self._relayed(lambda: [dist.all_reduce(tensor, group=self.group, async_op=True)], [tensor])
+
+    def _all_gather(self, received: Tensor, sent: Tensor) -> Sequence[Work]:
+        places = list(received.unbind())
+        if self.node is not None:
+            places[self.rank].copy_(sent)
+        others = places[: self.rank] + places[self.rank + 1 :]
+        return self._relayed(lambda: [dist.all_gather(places, sent, group=self.group, async_op=True)], others)
+
+    def _broadcast(self, tensor: Tensor, process: int) -> None:
+        results = [tensor] if self.rank != process else []  # the processes of its node have it
+        wait(
+            self._relayed(
+                lambda: [dist.broadcast(tensor, group_src=process, group=self.group, async_op=True)], results
+            )
+        )
+
+    @property
+    def _is_sender(self) -> bool:
+        """Whether this process transfers: for its node, if it has one."""
+        return self.node is None or self.node.rank() == 0
+
+    def _relayed(self, start: Callable[[], Sequence[Work]], results: Sequence[Tensor]) -> Sequence[Work]:
+        """Start transfers into ``results``, which a node's other processes get from its first one."""
+        works = start() if self._is_sender else ()
+        return works if self.node is None else [Relayed(works, results, self.node)]
 
 
-def wait(works: list[dist.Work]) -> None:
+def wait(works: Sequence[Work]) -> None:
     for work in works:
         work.wait()

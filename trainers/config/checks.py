@@ -3,13 +3,14 @@
 import os
 from pathlib import Path
 
-from compressors.core.checks import KERNELS, is_real, shown
+from compressors.core.checks import KERNELS, is_count, is_real, require, shown
 from trainers.config.api_keys import refuse_keys_in
 from trainers.config.destinations import check_destinations
 from trainers.config.nearest import nearest_settings, question
 from trainers.config.targets import GROUPS, check_targets
 from trainers.files.plain import Config
 from trainers.identity.effects import SINGLE, refuse_without_effect
+from trainers.settings import require_nodes
 
 _TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
 _COUNTS = {"seed": (0, 2**63 - 1), "workers": (1, 2**20), "processes": (1, 2**16), "threads": (1, 1024)}
@@ -21,6 +22,7 @@ _KEYS = {
     "isolate",
     "kernels",
     "name",
+    "nodes",
     "output",
     "resume",
     "scope",
@@ -65,6 +67,10 @@ def check(config: Config) -> None:
         raise ValueError(f"processes={config['processes']}, but the launcher started {started} process(es)")
     if config["workers"] % started:
         raise ValueError(f"workers must be a multiple of processes ({started}), got {config['workers']}")
+    nodes = config.get("nodes")
+    if nodes is not None:
+        require(is_count(nodes), "nodes", "an integer >= 1, or null", nodes)
+        require_nodes(nodes, config["workers"], started)
 
 
 def require_inside(folder: Path, output: str) -> None:

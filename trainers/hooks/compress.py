@@ -14,6 +14,7 @@ from trainers.hooks.buckets import reduced_parameters
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.hooks.preparation import Scaler
 from trainers.hooks.script_log import warn_without_loops
+from trainers.hooks.within import Within
 
 Feedback = str | Callable[[Reducer], Reducer] | None
 
@@ -28,6 +29,7 @@ def compress(
     scaler: Scaler | None = None,
     clip_norm: float | None = None,
     inspect: Callable[[Reduced], None] | None = None,
+    within: Within = None,
     **settings: Any,
 ) -> CompressionState:
     """Register a hook that compresses the gradients of ``ddp_model``; returns the hook's state.
@@ -36,8 +38,9 @@ def compress(
     name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
     parameter is compressed separately. The density of a threshold (``hard_threshold``) sets lambda by the
     paper's rule; the density that is sent follows from the gradients, and can be far from it: after 100
-    steps, a line says so if it is more than 3 times as much. The other arguments are those of
-    ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
+    steps, a line says so if it is more than 3 times as much. The other arguments, also ``within`` for
+    compression between nodes alone, are those of ``CompressionState``. Raises ``ValueError``, one line, for
+    unsuitable arguments.
     """
     kind = type(ddp_model)
     if not issubclass(kind, DistributedDataParallel):
@@ -62,6 +65,7 @@ def compress(
         inspect=inspect,
         scaler=scaler,
         clip_norm=clip_norm,
+        within=within,
         finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
     )
     state.density = density

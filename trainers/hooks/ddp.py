@@ -76,7 +76,7 @@ def _prepare(state: CompressionState, buckets: list[Bucket]) -> bool:
     """Prepare the whole gradient of a step; False if the step is skipped."""
     found = {name: gradient for own in buckets for name, gradient in own.gradients.items()}
     gradients = [found[name] for name in state.layout.names if name in found]
-    if state.preparation.begin([own.buffer for own in buckets], gradients, state.communicator):
+    if state.preparation.begin([own.buffer for own in buckets], gradients, state.workers):
         return True
     if not state.has_scaler:
         raise FloatingPointError(f"a gradient is not finite in step {state.step + 1}")
@@ -86,5 +86,5 @@ def _prepare(state: CompressionState, buckets: list[Bucket]) -> bool:
 
 def _deliver(state: CompressionState, means: dict[str, Tensor]) -> None:
     set_untouched(state.layout.parameters, means, state.finds_unused)
-    if state.communicator.rank == 0:
+    if state.workers.rank == 0:
         state.updates.look(state.step, state.layout.parameters.values())

@@ -1,16 +1,15 @@
 """The hook's own process group and thread on a CPU: one pair for all models of the same processes."""
 
-import uuid
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import NamedTuple
 
-import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+
+from trainers.comm.groups import destroy, gloo_group
 
 
 class Lane(NamedTuple):
@@ -38,43 +37,17 @@ def lane_beside(parent: dist.ProcessGroup | None) -> Lane:
     if parent not in _lanes:
         ranks = dist.get_process_group_ranks(parent)
         try:
-            lane = Lane(_new_group(parent, ranks), ThreadPoolExecutor(1, "compression"))
+            group = gloo_group(parent, ranks)
         except RuntimeError as error:
             whose = ", ".join(map(str, ranks))
             reason = str(error).splitlines()[0].rpartition("] ")[2]  # without gloo's source file
             raise RuntimeError(
                 f"compress must be called by all processes of the model, ranks {whose}: {reason}"
             ) from error
-        _lanes[parent] = lane
+        assert group is not None  # this process is in it
+        lane = _lanes[parent] = Lane(group, ThreadPoolExecutor(1, "compression"))
         weakref.finalize(parent, _end, lane).atexit = False
     return _lanes[parent]
-
-
-def _new_group(parent: dist.ProcessGroup, ranks: list[int]) -> dist.ProcessGroup:
-    """A gloo group of ``ranks``, the processes of ``parent``.
-
-    Its name, by which the processes find each other in the store, is drawn by the first one.
-    ``dist.new_group`` would make it from the number of the process's groups, which may differ.
-    """
-    name = torch.tensor(list(uuid.uuid4().bytes), dtype=torch.uint8)
-    dist.broadcast(name, group_src=0, group=parent)
-    group, _ = c10d._new_process_group_helper(
-        len(ranks),
-        dist.get_rank(parent),
-        ranks,
-        dist.Backend("gloo"),
-        c10d._get_default_store(),
-        f"compression {bytes(name.tolist()).hex()}",  # type: ignore[arg-type]  # torch 2.9 has no GroupName
-        timeout=_timeout_of(parent),
-    )
-    c10d._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
-    return group
-
-
-def _timeout_of(group: dist.ProcessGroup) -> timedelta:
-    """The timeout of a group's collectives; torch's default if its backend does not tell it."""
-    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
-    return getattr(options, "_timeout", dist.default_pg_timeout)
 
 
 @contextmanager
@@ -89,5 +62,4 @@ def together(what: str) -> Iterator[None]:
 
 def _end(lane: Lane) -> None:
     lane.thread.shutdown(wait=False)
-    if lane.group in c10d._world.pg_map:  # otherwise all groups were destroyed
-        dist.destroy_process_group(lane.group)
+    destroy(lane.group)

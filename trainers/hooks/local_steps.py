@@ -8,7 +8,7 @@ Pseudo-gradients take the place of gradients in ``CompressionState``; see ``trai
 """
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from trainers.hooks.compress import Feedback, chosen_reducer
 from trainers.hooks.group import together
 from trainers.hooks.script_log import Target, require_target, warn_without_loops, write
 from trainers.hooks.state import CompressionState
-from trainers.local import LocalSteps, Outer
+from trainers.local import LocalSteps, Outer, fragments_of
 from trainers.step.gradients import first_bad, raise_together
 
 _WRAPPERS = (DistributedDataParallel, FullyShardedDataParallel, FSDPModule)
@@ -36,6 +36,9 @@ def local(
     optimizer: torch.optim.Optimizer,
     *,
     steps: int = 50,
+    fragments: int = 1,
+    delay: int = 0,
+    blend: float = 0.0,
     compressor: str | Codec | Reducer = "none",
     outer: Outer | Mapping[str, Any] | None = None,
     feedback: Feedback = None,
@@ -47,11 +50,12 @@ def local(
     """Local steps of ``model``, a plain module in each process, by ``optimizer``; returns their state.
 
     All processes of ``process_group``, by default all, call it together, and start from the weights and
-    buffers of the first one. They synchronise after every ``steps`` = H steps. ``outer`` is the outer
-    optimizer, or its settings; by default that of DiLoCo. The other arguments are those of ``compress``.
-    Feedback in units of the step uses the outer rate. Raises ``ValueError``, one line, for unsuitable
-    arguments, a model that is wrapped or has local steps already, an optimizer of parameters that are not the
-    model's, and other models or settings in other processes.
+    buffers of the first one. They synchronise after every ``steps`` = H steps; ``fragments``, ``delay`` and
+    ``blend`` are those of ``LocalSteps``. ``outer`` is the outer optimizer, or its settings; by default that
+    of DiLoCo. The other arguments are those of ``compress``. Feedback in units of the step uses the outer
+    rate. Raises ``ValueError``, one line, for unsuitable arguments, a model that is wrapped or has local
+    steps already, an optimizer of parameters that are not the model's, and other models or settings in other
+    processes.
     """
     for module in model.modules():
         if isinstance(module, _WRAPPERS):
@@ -72,7 +76,8 @@ def local(
         reducer, model, seed=seed, learning_rate=outer.lr, communicator=communicator, inspect=inspect
     )
     compression.density = density
-    state = LocalState(model, optimizer, LocalSteps(steps=steps, outer=outer), compression)
+    chosen = LocalSteps(steps=steps, fragments=fragments, delay=delay, blend=blend, outer=outer)
+    state = LocalState(model, optimizer, chosen, compression)
     if rank == 0:
         warn_without_loops(device)
     _taken.update(model.modules())
@@ -94,6 +99,9 @@ class LocalState:
         self.settings = settings
         self.compression = compression
         self.parameters = compression.layout.parameters  # that are trained
+        names = compression.layout.names
+        fragments = fragments_of(compression.layout.sizes, settings.fragments)
+        self.fragments = [[names[layer] for layer in fragment] for fragment in fragments]
         self._steps = torch.tensor(0)
         with together("total_error.local"):
             self._start_alike()
@@ -129,33 +137,44 @@ class LocalState:
         """
         self.optimizer.step() if scaler is None else scaler.step(self.optimizer)
         self._steps += 1
-        if self.local_step % self.settings.steps:
-            return False
-        with together(f"the synchronisation after local step {self.local_step}"):
-            self._synchronise()
-        return True
+        rounds, since = divmod(self.local_step, self.settings.steps_at_once)
+        fragment = self.fragments[(rounds - 1) % len(self.fragments)]
+        if since == 0:
+            with together(f"the synchronisation after local step {self.local_step}"):
+                self._synchronise(fragment)
+        if rounds > 0 and since == self.settings.delay:
+            self._take_over(fragment, self.settings.blend)
+        return since == 0
 
     @torch.no_grad()
-    def _synchronise(self) -> None:
+    def _synchronise(self, fragment: Sequence[str]) -> None:
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad and name not in self.parameters:
                 raise ValueError(f"{name} was frozen when local was called, so it cannot be trained")
         communicator, layout = self.compression.communicator, self.compression.layout
-        moved = {name: self.shared[name] - p for name, p in self.parameters.items()}
-        fault = first_bad(list(moved.values()), communicator.rank, layout)
+        fault = first_bad(list(self.parameters.values()), communicator.rank, layout)
         raise_together(communicator, layout, self.local_step - 1, fault)
-        self._take_over()  # a method may read the weights, which are equal on all workers
+        moved = {name: self.shared[name] - self.parameters[name] for name in fragment}
+        stays = self.settings.delay > 0 or self.settings.blend > 0
+        own = {name: self.parameters[name].clone() for name in fragment if stays}
+        self._take_over(fragment)  # a method may read the weights, which are equal on all workers
+        if len(self.fragments) > 1:
+            self.compression.ledger.begin_part(fragment)
         self.compression.reduce(moved, last=True)
-        for name, value in self.shared.items():
-            value.grad = moved[name]
+        for name, mean in moved.items():
+            self.shared[name].grad = mean
         self.outer.step()
         self.outer.zero_grad()
-        self._take_over()
+        for name, value in own.items():
+            self.parameters[name].copy_(value)
         communicator.broadcast(list(self.model.buffers()))
 
-    def _take_over(self) -> None:
-        for name, parameter in self.parameters.items():
-            parameter.copy_(self.shared[name])
+    @torch.no_grad()
+    def _take_over(self, fragment: Sequence[str], blend: float = 0.0) -> None:
+        """Replace this worker's weights in the layers of ``fragment``, but for the share ``blend``."""
+        for name in fragment:
+            parameter, value = self.parameters[name], self.shared[name]
+            parameter.mul_(blend).add_(value, alpha=1 - blend) if blend else parameter.copy_(value)
 
     def _more(self) -> saved_state.More:
         """Live tensors to save, beside those of the compression."""

@@ -8,23 +8,28 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
+from compressors.api import Codec, Reduced, Reducer, Segment, State, Step, inputs_of
 from compressors.build import plan_of
 from trainers.checkpoint.form import first_form
 from trainers.checkpoint.tree import described
 from trainers.comm.communicator import Communicator
+from trainers.comm.nodes import Nodes, nodes_of
 from trainers.hooks import saved_state
 from trainers.hooks.buckets import BucketQueue, reduced_parameters
 from trainers.hooks.group import Lane, lane_beside, together
 from trainers.hooks.preparation import Preparation, Scaler
 from trainers.hooks.script_log import Target, Updates, look, require_target, write
 from trainers.hooks.script_times import ScriptTimes
+from trainers.hooks.within import Within, require_within, teams_of
 from trainers.network_model.step_costs import StepCosts
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
-_OF_DEVICE = ("layout", "names", "lane", "communicator", "ledger", "times", "costs", "queue")
-_LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group")
+_OF_DEVICE = (
+    *("layout", "names", "lane", "workers", "nodes", "communicator"),
+    *("ledger", "times", "costs", "queue"),
+)
+_LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group", "within")
 
 
 class CompressionState:
@@ -46,9 +51,11 @@ class CompressionState:
     parameters are all used in every step.
 
     The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
-    may be started later than the state is made, but before the first backward pass. Raises ``ValueError`` for
-    a codec, a method that does not suit its feedback, a missing rate, an object that is not a scaler, and a
-    norm that is not > 0.
+    may be started later than the state is made, but before the first backward pass. With ``within``, the
+    group of the processes of this process's node, or "node" for those that torchrun started on this machine,
+    gradients are averaged inside a node, and a node takes the place of a worker: it has one residual, and one
+    of its processes sends. Raises ``ValueError`` for a codec, a method that does not suit its feedback, a
+    missing rate, an object that is not a scaler, a norm that is not > 0, and for ``within`` that is neither.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class CompressionState:
         learning_rate: float | None = None,
         communicator: Communicator | None = None,
         process_group: dist.ProcessGroup | None = None,
+        within: Within = None,
         inspect: Callable[[Reduced], None] | None = None,
         scaler: Scaler | None = None,
         clip_norm: float | None = None,
@@ -80,6 +88,7 @@ class CompressionState:
         reducer.check(
             plan_of(reducer, scope="layer", optimizer="SGD", momentum=0.0, rates=rates, lowest_rate=1.0)
         )
+        require_within(within)
         self.reducer = reducer
         self.seed = seed
         self.step = 0
@@ -89,14 +98,14 @@ class CompressionState:
         self.inspect = inspect
         self.clip_norm = clip_norm
         self.finds_unused = finds_unused
-        self.has_scaler = scaler is not None
+        self.has_scaler, self.has_nodes = scaler is not None, within is not None
         self.preparation = Preparation(scaler, clip_norm)
         self.parameters = reduced_parameters(module)
         self.density: float | None = None  # that was asked for; if far more is sent, a line says so
         self.state: State = self._initial()
-        self.process_group = process_group
+        self.process_group, self.within = process_group, within
         if communicator is not None:
-            self.communicator, self.lane = communicator, None
+            self.workers, self.lane = communicator, None
         self.updates = Updates()
         self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
         self._everyones: Callable[[], Tensor] | None = None  # the ledger's columns after the last step
@@ -107,11 +116,12 @@ class CompressionState:
         *,
         scaler: Scaler | None = None,
         process_group: dist.ProcessGroup | None = None,
+        within: Within = None,
     ) -> None:
-        """Use ``module`` after unpickling: a pickle has neither the model, the scaler nor the process group.
+        """Use ``module`` after unpickling: a pickle has neither the model, the scaler nor process groups.
 
-        Raises ``ValueError`` for a module with other parameters, for a missing scaler, and for a scaler that
-        the original state did not have.
+        Raises ``ValueError`` for a module with other parameters, for a missing scaler or ``within``, and for
+        one that the original state did not have.
         """
         found = reduced_parameters(module)
         known = {name: described(p) for name, p in found.items() if p.requires_grad}
@@ -119,11 +129,14 @@ class CompressionState:
             was, now = (each.get(name, "none") for each in (self._described, known))
             if was != now:
                 raise ValueError(f"attach(module): {name} must be {was}, as in the state, got {now}")
-        if (scaler is not None) != self.has_scaler:
-            rule = "be given" if self.has_scaler else "not be given"
-            raise ValueError(f"attach(scaler) must {rule}, as to the state when it was made")
+        given = {"scaler": (scaler, self.has_scaler), "within": (within, self.has_nodes)}
+        for name, (value, was_given) in given.items():
+            if (value is not None) != was_given:
+                rule = "be given" if was_given else "not be given"
+                raise ValueError(f"attach({name}) must {rule}, as to the state when it was made")
+        require_within(within)
         self.preparation = Preparation(scaler, self.clip_norm)
-        self.process_group = process_group
+        self.process_group, self.within = process_group, within
         self.parameters = found
 
     # Objects of this process are created when they are first needed, and are not pickled.
@@ -139,6 +152,10 @@ class CompressionState:
         raise RuntimeError("this CompressionState was unpickled: call attach(module) first")
 
     @cached_property
+    def within(self) -> Within:
+        raise RuntimeError("this CompressionState was unpickled: call attach(module) first")
+
+    @cached_property
     def layout(self) -> Layout:
         return Layout(self.parameters, "layer", several_dtypes=True)
 
@@ -151,15 +168,27 @@ class CompressionState:
         return lane_beside(self.process_group) if self.layout.device.type == "cpu" else None
 
     @cached_property
-    def communicator(self) -> Communicator:
+    def workers(self) -> Communicator:
         group = self.process_group if self.lane is None else self.lane.group
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         return Communicator(size, rank=rank, world_size=size, device=self.layout.device, group=group)
 
     @cached_property
+    def nodes(self) -> Nodes | None:
+        if self.within is None:
+            return None
+        teams = teams_of(self.within, self.workers)
+        return nodes_of(self.workers, len(teams), teams)
+
+    @cached_property
+    def communicator(self) -> Communicator:
+        """That of the workers, or of the nodes if there are any."""
+        return self.workers if self.nodes is None else self.nodes.across
+
+    @cached_property
     def ledger(self) -> Ledger:
         self.communicator.declare_kinds(self.reducer.kinds)
-        ledger = Ledger(self.layout, self.communicator, self.reducer)
+        ledger = Ledger(self.layout, self.communicator, self.reducer, self.nodes)
         for name, total in ledger.totals().items() if self._kept else ():
             total.copy_(self._kept[name])
         ledger.steps = int(self._kept.get("steps", 0))
@@ -254,23 +283,29 @@ class CompressionState:
         return found
 
     def connect(self) -> Communicator:
-        """The communicator, whose process group all processes make together, else ``RuntimeError``."""
-        return self.communicator
+        """The communicator of the workers; all processes make process groups together, else ``RuntimeError``.
+
+        Raises ``ValueError`` for ``within`` that does not divide the processes into nodes of equal size.
+        """
+        _ = self.communicator
+        return self.workers
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
+        # In the order of indices, whatever that of the memory: residuals and matrices have the same meaning.
+        segments = [self.layout.segment_of(name, g.reshape(1, -1)) for name, g in gradients.items()]
+        if segments and self.nodes is not None:
+            segments = self.nodes.means(segments)
         self.times.begin()
         if self.times.num_buckets == 1:
             self.ledger.clear_step()  # this step may lack segments; created now, it declares kinds of bytes
         if gradients:
-            self._reduce(gradients)
+            self._reduce(gradients, segments)
         self.times.end()
         if last:
             self.close_step()
 
-    def _reduce(self, gradients: dict[str, Tensor]) -> None:
-        # In the order of indices, whatever that of the memory: residuals and matrices have the same meaning.
-        segments = [self.layout.segment_of(name, g.reshape(1, -1)) for name, g in gradients.items()]
+    def _reduce(self, gradients: dict[str, Tensor], segments: list[Segment]) -> None:
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
         self.ledger.record(reduced)
@@ -285,16 +320,23 @@ class CompressionState:
         """Count a step that is not compressed, because a gradient is not finite."""
         self.skipped += 1
         self.ledger.clear_step()
-        self._everyones = self.communicator.collect_later(self.ledger.columns())
+        self._everyones = self._collect_later()
 
     def close_step(self) -> None:
         """Count a step after its gradients were reduced."""
         self.times.close_step()
         self.ledger.close_step()
-        look(self.ledger, self.density, checks_finite=not self.preparation.needs_whole_gradient)
-        self._everyones = self.communicator.collect_later(self.ledger.columns())
+        if self.nodes is None or self.workers.rank in self.nodes.firsts:
+            look(self.ledger, self.density, checks_finite=not self.preparation.needs_whole_gradient)
+        self._everyones = self._collect_later()
         self.costs.add(self.times, self.ledger)
         self.step += 1
+
+    def _collect_later(self) -> Callable[[], Tensor]:
+        """Begin to collect the ledger's columns of all workers, or of all nodes."""
+        everyones = self.workers.collect_later(self.ledger.columns())
+        firsts = None if self.nodes is None else list(self.nodes.firsts)
+        return everyones if firsts is None else lambda: everyones()[firsts]
 
     def move_to(self, device: torch.device) -> None:
         """Move the state to the ``device`` to which the model was moved, if it is another one."""

@@ -29,12 +29,25 @@ class Network(NamedTuple):
     latency_seconds: float = 0.0  # of a message
     # Rate of the collectives over a link without limit: gloo uses processor time for every byte.
     backend_bits_per_second: float = math.inf
+    # With nodes, which take the place of workers: workers of each, and the rate of a worker's link inside
+    workers_per_node: int = 1
+    inside_bits_per_second: float = math.inf
 
     def __str__(self) -> str:
         slow = self.backend_bits_per_second
         collectives = "" if math.isinf(slow) else f"collectives at most {in_prose(slow)}, "
         link = "without limit" if math.isinf(self.bits_per_second) else in_prose(self.bits_per_second)
-        return f"link {link}, {collectives}{1e6 * self.latency_seconds:g} µs per message"
+        nodes = ""
+        if self.workers_per_node > 1:
+            rate = self.inside_bits_per_second
+            inside = "without limit" if math.isinf(rate) else in_prose(rate)
+            nodes = f", {self.workers_per_node} workers in a node, links inside {inside}"
+        return f"link {link}, {collectives}{1e6 * self.latency_seconds:g} µs per message{nodes}"
+
+    def inside_bytes(self, gradient_bytes: float, traffic_bytes: float) -> float:
+        """Bytes that leave a worker inside its node: an all-reduce of the gradient, and what reaches it."""
+        share = (self.workers_per_node - 1) / self.workers_per_node
+        return share * (2 * gradient_bytes + traffic_bytes)
 
 
 class Cost(NamedTuple):
@@ -64,17 +77,26 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    cost: Cost, compute_seconds: float, workers: int, network: Network, overlap: float = 0.0
+    cost: Cost,
+    compute_seconds: float,
+    workers: int,
+    network: Network,
+    overlap: float = 0.0,
+    gradient_bytes: float = 0.0,
 ) -> Prediction:
-    """A step of ``workers`` workers takes t + (s + max(0, a r + 8 v / B - overlap t)) / H seconds.
+    """A step of ``workers`` workers takes t + (s + max(0, a r + 8 v / B + 8 u / A - overlap t)) / H seconds.
 
     t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
     an exchange, which follows every H steps; a: latency; B: the bandwidth of the link or, if it is lower, of
-    the backend. ``overlap`` is the part of t during which messages are on their way.
+    the backend. ``overlap`` is the part of t during which messages are on their way. With nodes, ``workers``
+    is their number, u are the bytes inside a node, which depend on ``gradient_bytes``, and A is the bandwidth
+    there.
     """
-    slowest = min(network.bits_per_second, network.backend_bits_per_second)
+    backend = network.backend_bits_per_second
     traffic = cost.traffic_bytes(workers)
-    sending = network.latency_seconds * cost.rounds.at(workers) + 8 * traffic / slowest
+    inside = network.inside_bytes(gradient_bytes, traffic) / min(network.inside_bits_per_second, backend)
+    across = traffic / min(network.bits_per_second, backend)
+    sending = network.latency_seconds * cost.rounds.at(workers) + 8 * across + 8 * inside
     waiting = max(0.0, sending - overlap * compute_seconds)
     seconds, waiting, traffic = (
         part / cost.local_steps for part in (cost.seconds.at(workers), waiting, traffic)

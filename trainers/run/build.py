@@ -14,6 +14,7 @@ from compressors.kernels import choice
 from data.protocols import Dataset
 from trainers.comm.agreement import first_process_first
 from trainers.comm.communicator import Communicator
+from trainers.comm.nodes import nodes_of
 from trainers.config.installed import CONF
 from trainers.config.instantiation import make
 from trainers.config.targets import check_factories, named, parameters_of
@@ -63,10 +64,10 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
     if settings.channels_last:
         model = model.to(memory_format=torch.channels_last)
     layout = Layout(dict(model.named_parameters()), config["scope"])
+    nodes = None if config.get("nodes") is None else nodes_of(communicator, config["nodes"])
     if device.type == "cpu":
-        require_memory(
-            4 * layout.num_parameters * (1 + len(communicator.local_workers)), "the gradients of all workers"
-        )
+        rows = 1 + len(communicator.local_workers) + (len(nodes.across.local_workers) if nodes else 0)
+        require_memory(4 * layout.num_parameters * rows, "the gradients of all workers")
     optimizer, local = make(config["optimizer"])(model), make(config["local"])
     if local is not None and device.type == "cpu":
         own = bytes_of_a_worker(optimizer, layout)
@@ -90,6 +91,7 @@ def build_training(config: Config, communicator: Communicator, device: torch.dev
         seed=seed,
         diagnostics=diagnostics,
         local=local,
+        nodes=nodes,
     )
     require_trainable(training)
     return training

@@ -188,10 +188,13 @@ class AutoLRSController:
 
     def _bytes_of_unfinished_step(self) -> dict[str, float]:
         """Bytes sent by an unfinished step, means over workers, by the names of the costs."""
-        handed = self.communicator.take_charges().sum(1)
-        on_link = self.communicator.take_link_bytes()[:, 0]
-        self.communicator.take_largest_sent()
-        found = self.communicator.collect(torch.from_numpy(np.stack([on_link, handed], 1))).mean(0)
+        senders, nodes = self.state.ledger.communicator, self.state.ledger.nodes
+        handed = senders.take_charges().sum(1)
+        on_link = senders.take_link_bytes()[:, 0]
+        senders.take_largest_sent()
+        if nodes is not None:
+            nodes.take_inside_bytes()
+        found = senders.collect(torch.from_numpy(np.stack([on_link, handed], 1))).mean(0)
         return dict(zip(list(SEARCH_COSTS.values())[:2], found.tolist(), strict=True))
 
     def _agree(self, number: float) -> float:

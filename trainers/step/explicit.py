@@ -61,7 +61,10 @@ class GradientStep(Protocol):
 
 @dataclass(eq=False)
 class ExplicitStep:
-    """All gradients first, then one reduction; for any number of workers per process and any scope."""
+    """All gradients first, then one reduction; for any number of workers per process and any scope.
+
+    With nodes in the ledger the reducer gets their means, and ``communicator`` is that across the nodes.
+    """
 
     workers: GradientSource
     reducer: Reducer
@@ -72,8 +75,9 @@ class ExplicitStep:
     seed: int
 
     def __post_init__(self) -> None:
+        segments, nodes = self.workers.segments, self.ledger.nodes
         with torch.inference_mode():
-            self.state = self.reducer.init(self.workers.segments)
+            self.state = self.reducer.init(segments if nodes is None else nodes.first(segments))
         self.num_segments = len(self.workers.segments)
 
     @property
@@ -88,13 +92,16 @@ class ExplicitStep:
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Reduction:
         started = now(self.layout.device)
-        losses = self.workers.compute(batches, step, measure)
+        losses, segments = self.workers.compute(batches, step, measure), self.workers.segments
+        if self.ledger.nodes is not None:
+            with torch.inference_mode():
+                segments = self.ledger.nodes.means(segments)
         computed = now(self.layout.device)
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
         reducer_step = Step(self.seed, step, learning_rate, epoch)
         with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
-            inputs = inputs_of(self.workers.segments)
+            inputs = inputs_of(segments)
             if len(inputs) < self.num_segments:
                 self.ledger.begin_part([given.name for given in inputs])
             reduced, self.state = self.reducer.reduce(inputs, self.state, reducer_step, self.communicator)
@@ -107,13 +114,14 @@ class ExplicitStep:
         return Reduction(losses, times, None if self.workers.checks else fault_of(self.ledger))
 
 
-def sees_faults(layout: Layout) -> bool:
-    """Whether the norms of p show all values that are not finite.
+def sees_faults(ledger: Ledger) -> bool:
+    """Whether the norms of p show all values that are not finite, and whose they are.
 
-    False for float64, because squares of finite entries can overflow, and on a GPU, because reading the norms
-    would wait for its kernels.
+    False for float64, because squares of finite entries can overflow, on a GPU, because reading the norms
+    would wait for its kernels, and for nodes, whose p has values of several workers.
     """
-    return (layout.device.type, layout.dtype) == ("cpu", torch.float32)
+    layout = ledger.layout
+    return (layout.device.type, layout.dtype) == ("cpu", torch.float32) and ledger.nodes is None
 
 
 def fault_of(ledger: Ledger) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor
 from compressors.core.reducer import Reduced, Reducer
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
+from trainers.comm.nodes import Nodes
 from trainers.step.layout import WHOLE, Layout
 
 PAPER_BITS = 32  # per exact value of any dtype, without its index, as in the paper
@@ -43,12 +44,16 @@ class Ledger:
     """Running totals of the local workers, and their means over all n workers.
 
     The error is measured on the buffer with p - C(p), and never reported by a compressor; bytes are those
-    that the communicator charged. The traits of ``reducer`` determine which counts are defined.
+    that the communicator charged. The traits of ``reducer`` determine which counts are defined. With
+    ``nodes``, whose ``across`` is the communicator, bytes inside the nodes are counted beside them.
     """
 
-    def __init__(self, layout: Layout, communicator: Communicator, reducer: Reducer) -> None:
+    def __init__(
+        self, layout: Layout, communicator: Communicator, reducer: Reducer, nodes: Nodes | None = None
+    ) -> None:
         self.layout = layout
         self.communicator = communicator
+        self.nodes = nodes
         self.steps = 0
         shape = (len(communicator.local_workers), len(layout.names))
         self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
@@ -65,6 +70,8 @@ class Ledger:
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
+        # Bytes that left a worker inside its node, of this step and of all, [nodes] each
+        self.inside_bytes, self.total_inside_bytes = np.zeros(shape[0]), np.zeros(shape[0])
         # An undefined count is infinite.
         self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
         self.has_paper_bits = self.traits.exact and self.has_a_value_each
@@ -108,6 +115,9 @@ class Ledger:
         step.bytes[:] = communicator.take_charges()
         step.link_bytes[:] = communicator.take_link_bytes()
         np.maximum(self.largest_link_bytes, step.link_bytes[:, 0], out=self.largest_link_bytes)
+        if self.nodes is not None:
+            self.inside_bytes[:] = self.nodes.take_inside_bytes()
+            self.total_inside_bytes += self.inside_bytes
         counts = step.sent.sum(1) if step.sent.shape[1] > 1 else step.sent[:, 0]
         if self.has_paper_bits:
             np.multiply(counts, PAPER_BITS, out=step.paper_bits)
@@ -130,7 +140,7 @@ class Ledger:
         self.error.zero_()
         self.input_norm.zero_()
         step = self.counts
-        for counts in (step.sent, step.bytes, step.link_bytes, step.choice):
+        for counts in (step.sent, step.bytes, step.link_bytes, step.choice, self.inside_bytes):
             counts[:] = 0
         self.input_is_known = False
 
@@ -145,10 +155,12 @@ class Ledger:
 
     def totals(self) -> dict[str, Tensor]:
         """The sums over all steps, and the largest value, [W, ...] float64 each, for reading and writing."""
+        inside = {"total_inside_bytes": torch.from_numpy(self.total_inside_bytes)}
         return {
             "largest_link_bytes": torch.from_numpy(self.largest_link_bytes),
             "total_error": self.total_error,
             **{f"total_{name}": torch.from_numpy(getattr(self.total_counts, name)) for name in Counts.names},
+            **(inside if self.nodes is not None else {}),
         }
 
     def metrics(self) -> dict[str, float]:
@@ -174,6 +186,7 @@ class Ledger:
             total.dense_bytes,
             total.paper_bits,
             total.largest_sent,
+            *((self.inside_bytes, self.total_inside_bytes) if self.nodes is not None else ()),
             self.largest_link_bytes,
         ]
         measured = torch.stack([own.sum(1) for own in (self.input_norm, self.error, self.total_error)], 1)
@@ -182,9 +195,12 @@ class Ledger:
 
     def metrics_of(self, everyones: Tensor) -> dict[str, float]:
         """The metrics of the ``columns`` of all n workers, [n, columns]."""
-        groups = [8 + len(self.kinds), 5, 2, 1]  # a mean's rounding depends on them
-        *of_groups, largest = everyones.cpu().split(groups, 1)
-        means, link, (paper_bits, largest_sent) = (own.contiguous().mean(0).tolist() for own in of_groups)
+        inside = ("comm/inside_bytes_sent", "comm/inside_bytes_sent_total") if self.nodes is not None else ()
+        sizes = [8 + len(self.kinds), 5, 2, len(inside), 1]  # a mean's rounding depends on them
+        *of_groups, largest = everyones.cpu().split(sizes, 1)
+        means, link, (paper_bits, largest_sent), insides = (
+            own.contiguous().mean(0).tolist() for own in of_groups
+        )
         sent_now, received_now, sent_so_far, received_so_far, dense = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
         exchanged = self._exchanged_so_far()
@@ -202,6 +218,7 @@ class Ledger:
             "comm/link_bytes_sent_largest": largest.max().item(),
             "comm/link_bytes_received": received_now,
             "comm/link_bytes_received_total": received_so_far,
+            **dict(zip(inside, insides, strict=True)),
             **({"comm/compression_ratio": dense / sent_so_far} if sent_so_far else {}),
             "comm/bits_per_parameter": 8 * sum(totals) / exchanged,
             **({} if math.isinf(total_bound) else bounds),

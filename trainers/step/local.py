@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from data.protocols import Batch, Batches, Loader, tokens_per_step
 from trainers.comm.communicator import Communicator
-from trainers.local import LocalSteps
+from trainers.local import LocalSteps, fragments_of
 from trainers.optimizer import moments_like
 from trainers.step.gradients import WorkerGradients, raise_together, seed_worker, shrink
 from trainers.step.layout import Layout
@@ -196,19 +196,6 @@ def bytes_of_a_worker(optimizer: torch.optim.Optimizer, layout: Layout) -> int:
     """Bytes of a worker's own weights and moments of ``optimizer``, beside its pseudo-gradient."""
     tensors = (t for own in moments_like(optimizer).values() for t in own.values() if isinstance(t, Tensor))
     return layout.num_bytes + sum(t.nbytes for t in tensors)
-
-
-def fragments_of(sizes: Sequence[int], num_fragments: int) -> list[list[int]]:
-    """The layers of each fragment, in order: each layer, the largest first, joins the smallest fragment.
-
-    Raises ``ValueError`` for more fragments than layers.
-    """
-    if num_fragments > len(sizes):
-        raise ValueError(f"local.fragments must be at most the number of layers, {len(sizes)}")
-    fragments: list[list[int]] = [[] for _ in range(num_fragments)]
-    for layer in sorted(range(len(sizes)), key=lambda layer: -sizes[layer]):
-        min(fragments, key=lambda own: sum(sizes[i] for i in own)).append(layer)
-    return [sorted(own) for own in fragments]
 
 
 def _point(tensors: Sequence[Tensor], at: Sequence[Tensor]) -> None:

@@ -135,7 +135,7 @@ class OverlappedStep:
         segments = list(map(self.layout.segment_of, self.layout.names, rows))
         with torch.inference_mode():
             self.state = self.reducer.init(segments)
-        self.checks_before_reducing = not sees_faults(self.layout)  # for NaN and infinity
+        self.checks_before_reducing = not sees_faults(self.ledger)  # for NaN and infinity
         bucket_views = _uses_bucket_views(self.layout, self.reducer)
         self.buckets = Buckets(
             self.parameters, self.bucket_megabytes, self._launch, bucket_views=bucket_views
@@ -149,7 +149,7 @@ class OverlappedStep:
         self.reducer_step = Step(self.seed, step, learning_rate, epoch)
         self.faults: list[int] = []
         self.reduce_seconds = 0.0
-        self.communicator.clock.restart()
+        self.ledger.communicator.clock.restart()
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches
         seed_worker(self.seed, step, self.communicator.rank)
@@ -161,7 +161,7 @@ class OverlappedStep:
         for future in self._launched:
             future.result()
         self.layout.write_gradients(self._means)
-        gradient_seconds, clock = time.perf_counter() - started, self.communicator.clock
+        gradient_seconds, clock = time.perf_counter() - started, self.ledger.communicator.clock
         own = self.reduce_seconds - clock.seconds - clock.leading_seconds
         timed = self.thread is not None  # on a GPU, kernels are only queued at this point
         times = StepTimes(
@@ -202,11 +202,13 @@ class OverlappedStep:
         """Reduce the gradients of a bucket to their means."""
         if any(future.done() and future.exception() for future in self._launched):
             return  # ``run`` raises the error
-        started = time.perf_counter()
         with torch.inference_mode():
+            if self.ledger.nodes is not None:
+                segments = self.ledger.nodes.means(segments)
+            started = time.perf_counter()
             inputs = inputs_of(segments)
             reduced, self.state = self.reducer.reduce(
-                inputs, self.state, self.reducer_step, self.communicator
+                inputs, self.state, self.reducer_step, self.ledger.communicator
             )
             self.ledger.record(reduced)
         self._means |= reduced.mean

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import FEWEST_SEEDS
 from results.studies.cifar10.sections import NONE, WHOLE, Methods
-from results.studies.engine import Look
 from results.studies.kit import Seeds
+from results.studies.looks import Look
 
 SAME = ("test/accuracy", "compression/total_error")  # in equal trainings
 EITHER = ", either scope"  # end of the label of a row for both

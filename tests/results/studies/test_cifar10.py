@@ -139,7 +139,7 @@ def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     assert number == sum(map(len, SECTIONS.values())) - 1
     assert f"1 of the {number + 1} rows have a finished run." in text
     assert rows(text, "Top-k 1 %")[0][3] == rows(text, "DGC 0.1 %")[0][3] == "no finished run"
-    assert ".png" not in text and "looks" not in text and "84.00 (one seed)" in text
+    assert ".png" not in text and "## Comparisons" not in text and "84.00 (one seed)" in text
     assert "No finished run of none; Top-k 0.1 %; threshold, rule for 0.1 %" in text  # no table of dashes
 
 
@@ -163,7 +163,7 @@ def test_two_seeds_have_no_interval_and_no_word(tmp_path: Path) -> None:
         for label in ACCURACIES:
             write(tmp_path, "main", label, seed=seed)
     text = page(read_runs([tmp_path]), [])
-    assert "82.05 (2 seeds)" in text and "looks" not in text
+    assert "82.05 (2 seeds)" in text and "## Comparisons" not in text
 
 
 def test_a_method_far_from_none_is_named_beside_the_figure(

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from run_folders import write_run
 
 from results.compare.measures import Measure
 from results.read.folders import read_runs
-from results.studies.engine import Methods, comparisons, looks
+from results.studies.catalogue import STUDIES
+from results.studies.kit import PAGES, ROOT, Seeds
+from results.studies.looks import comparisons, looks
 
 ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
 ACCURACIES = {  # of three seeds; minus none: -9.2, -6.7 and -7.2, -0.1 to 0.2, 1
@@ -34,8 +37,8 @@ TOLD: dict[str, Any] = {
 
 
 @pytest.fixture
-def methods(tmp_path: Path) -> Methods:
-    found: Methods = {}
+def methods(tmp_path: Path) -> dict[str, Seeds]:
+    found: dict[str, Seeds] = {}
     for label, values in ACCURACIES.items():
         for seed, accuracy in enumerate(values):
             summary = {"test/accuracy": accuracy, "compression/total_error": ERRORS.get(label, 3.0)}
@@ -44,7 +47,7 @@ def methods(tmp_path: Path) -> Methods:
     return found
 
 
-def test_primary_comparisons_are_judged_by_themselves_and_equal_runs_once(methods: Methods) -> None:
+def test_primary_comparisons_are_judged_by_themselves_and_equal_runs_once(methods: dict[str, Seeds]) -> None:
     found = looks(TOLD, methods, ACCURACY)
     assert [(each.kind, each.one, each.other) for each in found] == [
         ("primary", "near", "none"),
@@ -61,7 +64,7 @@ def test_primary_comparisons_are_judged_by_themselves_and_equal_runs_once(method
     assert "among 1 primary and among 3 exploratory comparisons (Holm), and as good is within 1 point" in text
 
 
-def test_a_margin_in_per_cent_is_that_of_the_other_method(methods: Methods) -> None:
+def test_a_margin_in_per_cent_is_that_of_the_other_method(methods: dict[str, Seeds]) -> None:
     (found,) = looks(TOLD | {"comparisons": [], "margin": {"test/accuracy": "2 %"}}, methods, ACCURACY)
     assert found.margin == pytest.approx(0.02 * 0.84)
 
@@ -76,6 +79,16 @@ def test_a_margin_in_per_cent_is_that_of_the_other_method(methods: Methods) -> N
         ),
     ],
 )
-def test_a_mistake_in_study_yaml_is_named(wrong: dict[str, Any], said: str, methods: Methods) -> None:
+def test_a_mistake_in_study_yaml_is_named(
+    wrong: dict[str, Any], said: str, methods: dict[str, Seeds]
+) -> None:
     with pytest.raises(ValueError, match=said):
         looks(TOLD | wrong, methods, ACCURACY)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_committed_page_has_the_primary_comparisons_of_its_study(name: str) -> None:
+    told = yaml.safe_load((ROOT / PAGES / name / "study.yaml").read_text(encoding="utf-8"))
+    page = (ROOT / PAGES / name / f"{name}.md").read_text(encoding="utf-8")
+    assert page.count("| primary |") == len(told.get("primary", ())) <= 3
+    assert ("docs/statistics.md" in page) == ("primary" in told)

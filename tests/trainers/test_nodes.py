@@ -1,0 +1,86 @@
+"""Compression between nodes: the hook against a training in one process, resumed states, refusals."""
+
+from typing import Any
+
+import pytest
+import torch
+from own_script import STEPS, by_hand, network
+from processes import run_in_processes
+from script_nodes import in_two_nodes, refused_nodes
+from training import train
+
+from trainers.comm.communicator import Communicator
+from trainers.comm.links import all_reduce_bytes
+from trainers.comm.nodes import nodes_of
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    return run_in_processes(in_two_nodes, 4)
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[torch.Tensor, dict[str, float]]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    trained = by_hand(4, num_nodes=2)
+    torch.set_num_threads(threads)
+    return trained
+
+
+def test_the_hook_has_the_bits_of_one_process(
+    found: list[dict[str, Any]], expected: tuple[torch.Tensor, dict[str, float]]
+) -> None:
+    for result in found:
+        for way in ("weights", "interleaved", "resumed"):
+            assert torch.equal(result[way], expected[0]), way
+        assert result["metrics"] == expected[1]
+        assert result["alone"]
+    flat, _ = by_hand(4)
+    assert not torch.equal(flat, expected[0])
+
+
+def test_one_process_of_a_node_sends(found: list[dict[str, Any]]) -> None:
+    assert [result["sends"] for result in found] == [True, False, True, False]
+    for node, results in enumerate((found[:2], found[2:])):
+        assert all(name.startswith(f"worker/{node}/") for result in results for name in result["names"])
+
+
+def test_bytes_inside_nodes_are_an_all_reduce_and_what_reached_the_node(found: list[dict[str, Any]]) -> None:
+    metrics = found[0]["metrics"]
+    reached = metrics["comm/link_bytes_received_total"]
+    size = sum(p.numel() for p in network().parameters())
+    inside = STEPS * all_reduce_bytes(4 * size, 2) + reached / 2
+    assert metrics["comm/inside_bytes_sent_total"] == pytest.approx(inside)
+    summary = found[3]["summary"]
+    assert summary["comm/inside_bytes_sent_total"] == metrics["comm/inside_bytes_sent_total"]
+    assert summary["comm/break_even_bits_per_second"] > 0
+
+
+def test_a_node_of_one_worker_is_that_worker() -> None:
+    one, other = (train("top_k", "layer", "gradient", num_nodes=number) for number in (None, 4))
+    assert torch.equal(one["parameters"], other["parameters"])
+    inside = [metrics.pop("comm/inside_bytes_sent_total") for metrics in other["metrics"]]
+    assert set(inside) == {0.0}
+
+
+def test_unsuitable_nodes_are_refused_in_a_line() -> None:
+    for said in run_in_processes(refused_nodes, 4):
+        unequal, overlapping, without, number = said
+        rule = "within must divide the processes of the model into nodes of equal size, got"
+        assert unequal == f"{rule} 1, 3 processes"
+        assert overlapping.startswith(rule)
+        assert without.startswith("within='node' needs LOCAL_RANK and LOCAL_WORLD_SIZE, which torchrun sets")
+        assert number == "within must be 'node', the process group of a node's processes, or None, got 2"
+
+
+@pytest.mark.parametrize(
+    ("workers", "processes", "nodes", "rule"),
+    [
+        (4, 1, 3, r"^nodes must divide workers \(4\), got 3$"),
+        (12, 6, 4, r"^processes must divide nodes \(4\) or be a multiple, got 6$"),
+    ],
+)
+def test_workers_that_do_not_divide_are_refused(workers: int, processes: int, nodes: int, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        nodes_of(Communicator(workers, world_size=processes), nodes)
