@@ -114,8 +114,10 @@ class Pair(NamedTuple):
 
 
 def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
-    """The names of the template."""
+    """The names of the template. Raises ``ValueError`` without runs of each of the three studies."""
     of = {start: [run for run in runs if run.subject.startswith(start)] for start in (PREFIX, CIFAR10, OWN)}
+    if missing := [f"{start}..." for start, own in of.items() if not own]:
+        raise ValueError(f"this page needs runs of three studies, got none named {', '.join(missing)}")
     compared, one_rate = at_equal_bytes(of[PREFIX])
     kept = [(task, {name: own for name, own in one.items() if _keeps_error(own)}) for task, one in compared]
     told: dict[str, Any] = {

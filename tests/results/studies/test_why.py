@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 from scipy.stats import spearmanr
 
@@ -114,3 +115,9 @@ def test_methods_with_other_bytes_are_not_compared(tmp_path: Path) -> None:
     assert list(at_20) == ["top_k"] and len(at_20["top_k"]) == len(SEEDS)
     assert not any(methods for _, methods in others)
     assert [run.summary[LINK_BYTES] for _, methods in one_rate for run in methods.get("top_k", [])] == [4.5e6]
+
+
+def test_runs_of_one_study_alone_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_league(tmp_path, "none", 0, 1e8)
+    assert command_of_results("study", "why")([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("got none named cifar10_..., why_...")
