@@ -222,7 +222,7 @@ def figures(name: str, told: Mapping[str, Any], runs: Sequence[Run], further: Se
         if len(methods) < 2:
             continue
         labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
-        panels = [points(methods, drawn[x], drawn[y]) for x, y in words.get("points", ())]
+        panels = [points(methods, drawn[x], drawn[y], families=[]) for x, y in words.get("points", ())]
         for each in words["curves"]:
             what = drawn.get(each) or getattr(metrics, each)
             panels.append(curves(methods, metrics.EPOCHS, what, MOST_POINTS))
