@@ -51,6 +51,8 @@ from compressors.parts.entries import (
     entries_of,
     finish,
     gather,
+    order_of,
+    places_among,
     segments_of,
     sums_of,
 )
@@ -88,7 +90,7 @@ class OkTopk(ReducerWithDensity):
     traits = Traits(ragged=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1})
     has_a_value_each = False  # owners send sums
     examples = ({"density": 0.1}, {"density": 0.1, "period": 2, "partition_period": 1})
-    waits = ("5", "S W + 4 + G", "in a step that computes thresholds and regions")
+    waits = ("4", "S W + 3 + G", "in a step that computes thresholds and regions")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +110,7 @@ class OkTopk(ReducerWithDensity):
         codecs, found = self._search.choose(inputs, state.local, step, communicator)
         local = backend.compress(codecs, inputs, step, communicator.local_workers)
         edges = edges_between(inputs)
-        own = entries_of(local, edges, on_host=True)
+        own = entries_of(local, edges, copy=True)
         unset = any(agreed.quantiles[given.name][0] < 0 for given in inputs)
         if unset or step.number % self.partition_period == 0:
             _partition(own, inputs, edges, agreed, communicator)
@@ -165,11 +167,11 @@ def _reduce_regions(
     lengths = [len(mine.where) for mine in own]
     values, where = (torch.cat(field) for field in zip(*own, strict=True))
     segment = segments_of(where, edges)
-    owner = torch.searchsorted(starts, where, right=True) - segment * (size - 1)
+    owner = places_among(starts, where, right=True) - segment * (size - 1)
     owner += torch.arange(len(own)).repeat_interleave(torch.tensor(lengths)) * size  # of each worker's own n
-    order = owner.argsort(stable=True)
+    order = order_of(owner)
     counts = (owner * len(inputs) + segment).bincount(minlength=len(own) * size * len(inputs))
-    sent = [values[order], where[order].to(index_dtype(int(edges[-1])))]
+    sent = Entries(values, where.to(index_dtype(int(edges[-1])))).at(order)
     arrived, _ = communicator.all_to_all_ragged(
         [list(field.split(lengths)) for field in sent], counts.view(len(own), size, -1).numpy(), KINDS
     )
@@ -185,8 +187,8 @@ def _threshold(part: Entries, k: int, given: Input) -> float:
 
 
 def _at_least(found: Entries, inputs: list[Input], edges: np.ndarray, agreed: Agreed) -> Entries:
-    """Entries of at least their segment's threshold, and NaN."""
+    """Entries on the CPU of at least their segment's threshold, and NaN."""
     limits = torch.tensor([agreed.thresholds[given.name].item() for given in inputs], dtype=torch.float64)
-    own = limits.to(found.where.device)[segments_of(found.where, edges)]
+    own = limits.index_select(0, segments_of(found.where, edges))
     large = ~(found.values.double().abs() < own)
-    return Entries(found.values[large], found.where[large])
+    return found.at(torch.from_numpy(np.flatnonzero(large.numpy())))

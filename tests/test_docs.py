@@ -115,6 +115,24 @@ def test_numbers_of_the_claims_are_those_of_the_pages_they_link() -> None:
     assert set(header.parse(text).commits) == commits
 
 
+def test_the_paper_at_a_glance_has_presets_and_commands_that_exist_and_numbers_with_a_source() -> None:
+    text = (ROOT / "docs/guides/reproduce_the_paper.md").read_text()
+    rows = re.findall(r"^\| (.+) \|$", text.split("at a glance")[1].split("`make paper`")[0], re.MULTILINE)
+    cells = [row.split(" | ") for row in rows[2:]]
+    presets = {name for row in cells for name in re.findall(r"`(\w+/\w+)`", row[1])}
+    assert {f"paper/{path.stem}" for path in ROOT.glob("conf/experiment/paper/*_*.yaml")} <= presets
+    for name in presets:
+        assert (ROOT / f"conf/experiment/{name}.yaml").is_file(), name
+    for row in cells:
+        require_command(row[2].strip("`"))
+    number = re.compile(r"\d+\.\d+(?:e-\d+)?")
+    told = {float(word) for word in number.findall((ROOT / "results/compare/paper.yaml").read_text())}
+    assert {float(word) for row in cells for word in number.findall(row[4])} <= told
+    convex = (ROOT / "results/pages/convex/convex.md").read_text()
+    ours = [word for row in cells for word in number.findall(row[5])]
+    assert len(ours) == 11 and [word for word in ours if f" {word} " not in convex] == []
+
+
 def test_the_leagues_interactive_page_has_the_numbers_of_its_tables_and_commands_of_today() -> None:
     """One command of each method is checked; the others differ in numbers and task."""
     table = (ROOT / "results/pages/league/league.md").read_text()

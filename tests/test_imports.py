@@ -42,6 +42,8 @@ ONLY_IN = {
         "trainers/hooks/ddp.py",
         "trainers/hooks/state.py",
         "trainers/hooks/fsdp.py",
+        "trainers/hooks/compress_fsdp.py",
+        "trainers/hooks/shards.py",
         "trainers/hooks/group.py",
         "trainers/hooks/local_steps.py",
         "trainers/hooks/within.py",

@@ -5,6 +5,7 @@ from compressors.named import feedback, method, method_names
 from trainers.comm.communicator import Communicator
 from trainers.hooks.advice.advise import advise
 from trainers.hooks.compress import compress
+from trainers.hooks.compress_fsdp import compress_fsdp
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.hooks.fsdp import compress_replicas
 from trainers.hooks.local_steps import LocalState, local
@@ -20,6 +21,7 @@ __all__ = [
     "advise",
     "build_reducer",
     "compress",
+    "compress_fsdp",
     "compress_replicas",
     "compression_hook",
     "feedback",

@@ -94,6 +94,13 @@ def numpy_knows(x: Tensor) -> bool:
     return x.is_cpu and x.dtype != torch.bfloat16
 
 
+def on_host(tensors: list[Tensor]) -> list[Tensor]:
+    """Copies on the CPU of vectors in falling order of their item sizes, in one transfer."""
+    whole = torch.cat([own.view(torch.uint8) for own in tensors]).cpu()
+    parts = whole.split([own.nbytes for own in tensors])
+    return [part.view(own.dtype) for part, own in zip(parts, tensors, strict=True)]
+
+
 def as_indices(positions: np.ndarray, size: int, device: torch.device | str = "cpu") -> Tensor:
     """Positions [k] int64 in a payload's dtype on ``device``; NumPy avoids torch's call overhead."""
     fits = index_dtype(size) == torch.int32

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -11,12 +11,16 @@ from torch import Tensor
 from compressors.core.codec import Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import INDICES, VALUES
-from compressors.core.payloads import Sparse, as_indices, divide, index_dtype
+from compressors.core.payloads import Sparse, as_indices, divide, index_dtype, on_host
 from compressors.core.reducer import Reduced
 from compressors.core.segments import Input
 from compressors.kernels.choice import backend_of
 
 KINDS = [VALUES, INDICES]  # of the fields of entries
+# On the CPU, the threads of torch wait for each other. If other processes use the cores, sorts, searches and
+# indices of 11,000 entries take over a hundred times as long with two threads as with one. NumPy and
+# ``index_select`` use one thread. NumPy also sorts entries that are already sorted by worker in a fiftieth of
+# the time of torch 2.13's sort.
 
 
 class Entries(NamedTuple):
@@ -24,6 +28,10 @@ class Entries(NamedTuple):
 
     values: Tensor  # [K]
     where: Tensor  # [K] int64, ascending
+
+    def at(self, places: Tensor) -> "Entries":
+        """The entries with the numbers ``places`` [k] int64."""
+        return Entries(*(field.index_select(0, places) for field in self))
 
     def parts(self, edges: np.ndarray) -> list["Entries"]:
         """The entries of each segment, with positions within it; segments lie between ``edges`` [S + 1]."""
@@ -40,19 +48,17 @@ def edges_between(inputs: Sequence[Input]) -> np.ndarray:
     return np.cumsum([0, *(given.size for given in inputs)])
 
 
-def entries_of(
-    compressed: Sequence[Compressed], edges: np.ndarray, *, on_host: bool = False
-) -> list[Entries]:
+def entries_of(compressed: Sequence[Compressed], edges: np.ndarray, *, copy: bool = False) -> list[Entries]:
     """The entries of each local worker, from its ``Sparse`` payloads.
 
-    ``on_host`` copies them to the CPU, with two waits for a GPU.
+    ``copy`` copies them to the CPU, with one wait for a GPU.
     """
     counts = np.array([own.counts for own in compressed])  # [S, W]
     values = torch.cat([payload.values for own in compressed for payload in own.payloads])
     firsts = zip(compressed, edges.tolist(), strict=False)
     where = torch.cat([payload.indices.long() + at for own, at in firsts for payload in own.payloads])
-    if on_host:
-        values, where = values.cpu(), where.cpu()
+    if copy:
+        where, values = on_host([where, values])
     pieces = [field.split(counts.ravel().tolist()) for field in (values, where)]
     num_workers = counts.shape[1]
     return [Entries(*(torch.cat(field[row::num_workers]) for field in pieces)) for row in range(num_workers)]
@@ -62,27 +68,43 @@ def contains(where: Tensor, wanted: Tensor) -> Tensor:
     """Mask of the positions ``wanted`` [k] that are in ``where`` [m], both ascending: [k] bool."""
     if not len(where):
         return torch.zeros_like(wanted, dtype=torch.bool)
-    place = torch.searchsorted(where, wanted).clamp_(max=len(where) - 1)
-    return where[place] == wanted
+    place = places_among(where, wanted).clamp_(max=len(where) - 1)
+    return where.index_select(0, place) == wanted
+
+
+def order_of(numbers: Tensor) -> Tensor:
+    """The stable ascending order of ``numbers`` [k], which are on the CPU, [k] int64."""
+    return torch.from_numpy(numbers.numpy().argsort(kind="stable"))
+
+
+def places_among(ascending: Tensor, numbers: Tensor, *, right: bool = False) -> Tensor:
+    """``torch.searchsorted`` of ``numbers`` [k] on their device, [k] int64."""
+    if not numbers.is_cpu:
+        return torch.searchsorted(ascending, numbers, right=right)
+    side: Literal["left", "right"] = "right" if right else "left"
+    return torch.from_numpy(np.searchsorted(ascending.numpy(), numbers.numpy(), side))
 
 
 def segments_of(where: Tensor, edges: np.ndarray) -> Tensor:
     """The number of the segment of each position ``where`` [k], [k] int64."""
-    return torch.searchsorted(torch.from_numpy(edges[1:-1]).to(where.device), where, right=True)
+    return places_among(torch.from_numpy(edges[1:-1]).to(where.device), where, right=True)
 
 
 def sums_of(values: Tensor, where: Tensor) -> Entries:
     """The sum at every position, added in the order of the entries, which are on the CPU."""
-    places, number = where.long().unique(return_inverse=True)
+    places, number = map(torch.from_numpy, np.unique(where.numpy(), return_inverse=True))
     total = torch.zeros(len(places), dtype=torch.promote_types(values.dtype, torch.float32))
     total.index_add_(0, number, values.to(total.dtype))  # one entry after another on a CPU
-    return Entries(total.to(values.dtype), places)
+    return Entries(total.to(values.dtype), places.long())
 
 
 def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicator) -> Entries:
-    """All workers' entries ``found``, on every worker; if very uneven, they are first redistributed."""
+    """All workers' entries ``found``, on every worker; if very uneven, they are first redistributed.
+
+    The entries are on the CPU.
+    """
     values, where = (torch.cat(field) for field in zip(*found, strict=True))
-    segment = segments_of(where, edges).cpu().numpy()
+    segment = segments_of(where, edges).numpy()
     row = np.arange(len(found)).repeat([len(mine.where) for mine in found])
     shape = len(found), len(edges) - 1
     sizes = np.bincount(row * shape[1] + segment, minlength=math.prod(shape)).reshape(shape).T
@@ -95,13 +117,11 @@ def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicat
         own = moves[:, local].swapaxes(0, 1)  # [W, S, n]
         receivers = np.tile(np.arange(communicator.size), math.prod(shape)).repeat(own.ravel())
         order = torch.from_numpy((row * communicator.size + receivers).argsort(kind="stable"))
-        order = order.to(where.device)
-        fields = [list(field[order].split(own.sum((1, 2)).tolist())) for (field,) in joined]
+        fields = [list(field.index_select(0, order).split(own.sum((1, 2)).tolist())) for (field,) in joined]
         fields, _ = communicator.all_to_all_ragged(fields, whole[local], KINDS, whole.T[local])
         joined = [[torch.cat(rows)] for rows in fields]
     (values,), (where,) = communicator.all_gather_ragged(joined, whole.sum(0)[None], KINDS)
-    where, order = where.long().sort()
-    return Entries(values[order], where)
+    return Entries(values, where.long()).at(order_of(where))
 
 
 def moves_of(lengths: np.ndarray) -> np.ndarray:
@@ -138,19 +158,20 @@ def finish(
     sizes = [len(final.where), *(2 * [len(mine.where) for mine in own])]
     joined = torch.cat([final.where, *(mine.where for mine in own), *(flags.long() for flags in kept)])
     everything, *rest = np.split(joined.cpu().numpy(), np.cumsum(sizes)[:-1])  # the only wait for a GPU
-    mean, payloads = {}, [list[Sparse]() for _ in inputs]
     sent = [np.zeros((len(own), len(given.segment.shapes)), dtype=np.int64) for given in inputs]
-    sums = _by_segment(final.values, everything, np.arange(len(everything)), edges, device)
-    for given, before, (values, where) in zip(inputs, compressed, sums, strict=True):
-        out = before.out if before.out is not None else given.rows.new_zeros(given.size)
-        mean[given.name] = out.index_copy_(0, _on(device, where), divide(values, num_workers).to(out.dtype))
+    smallest = index_dtype(max(given.size for given in inputs))
+    mean, payloads = (
+        _means(final, everything, inputs, compressed, num_workers),
+        [list[Sparse]() for _ in inputs],
+    )
     for row, (mine, where, flags) in enumerate(zip(own, rest, rest[len(own) :], strict=False)):
         back = _by_segment(mine.values, where, np.flatnonzero(flags == 0), edges, device)
-        arrived = _by_segment(mine.values, where, np.flatnonzero(flags), edges, device)
+        arrived = _by_segment(mine.values, where, np.flatnonzero(flags), edges, device, smallest)
         for number, (given, dropped, part) in enumerate(zip(inputs, back, arrived, strict=True)):
-            given.rows[row].index_copy_(0, _on(device, dropped[1]), dropped[0])
-            payloads[number].append(Sparse(part[0], as_indices(part[1], given.size, device)))
-            sent[number][row] = np.diff(np.searchsorted(part[1], given.segment.edges))
+            if len(dropped.values):
+                given.rows[row].index_copy_(0, dropped.where, dropped.values)
+            payloads[number].append(Sparse(part.values, part.where.to(index_dtype(given.size))))
+            sent[number][row] = np.diff(np.searchsorted(part.on_host, given.segment.edges))
     left = [given.segment._replace(rows=given.rows) for given in inputs]
     errors = backend_of(device).squared_norms(left)
     result = {
@@ -162,15 +183,53 @@ def finish(
     return Reduced(mean, {segment.name: segment.rows for segment in left}, result)
 
 
+def _means(
+    final: Entries,
+    where: np.ndarray,
+    inputs: list[Input],
+    compressed: Sequence[Compressed],
+    num_workers: int,
+) -> dict[str, Tensor]:
+    """Means of the segments, [d] each, from the sums ``final`` at the positions ``where``."""
+    edges, like = edges_between(inputs), inputs[0].rows
+    values = divide(final.values.to(like.device, non_blocking=True, copy=True), num_workers).to(like.dtype)
+    outs = [before.out for before in compressed if before.out is not None]
+    if len(outs) < len(inputs):  # no loop has provided memory: all segments by one operator
+        total = like.new_zeros(int(edges[-1])).index_copy_(0, _on(like.device, where), values)
+        outs = list(total.split(np.diff(edges).tolist()))
+    else:
+        parts = _by_segment(values, where, np.arange(len(where)), edges, like.device)
+        for out, part in zip(outs, parts, strict=True):
+            out.index_copy_(0, part.where, part.values)
+    return {given.name: out for given, out in zip(inputs, outs, strict=True)}
+
+
+class _Part(NamedTuple):
+    """Entries of one segment, with positions within it."""
+
+    values: Tensor  # [k]
+    where: Tensor  # [k]
+    on_host: np.ndarray  # the same, int64
+
+
 def _by_segment(
-    values: Tensor, where: np.ndarray, chosen: np.ndarray, edges: np.ndarray, device: torch.device
-) -> list[tuple[Tensor, np.ndarray]]:
-    """The ``chosen`` entries of each segment, and their positions within it."""
+    values: Tensor,
+    where: np.ndarray,
+    chosen: np.ndarray,
+    edges: np.ndarray,
+    device: torch.device,
+    dtype: torch.dtype = torch.int64,
+) -> list[_Part]:
+    """The ``chosen`` entries of each segment, positions in ``dtype``. All segments are copied to ``device``
+    together."""
     picked = values.to(device, non_blocking=True).index_select(0, _on(device, chosen))
     cuts = np.searchsorted(where[chosen], edges)
-    positions = np.split(where[chosen], cuts[1:-1])
-    parts = picked.split(np.diff(cuts).tolist())
-    return [(part, own - first) for part, own, first in zip(parts, positions, edges.tolist(), strict=False)]
+    counts = np.diff(cuts)
+    local = where[chosen] - edges[:-1].repeat(counts)
+    sizes = counts.tolist()
+    on_device = as_indices(local, torch.iinfo(dtype).max, device)
+    fields = (picked.split(sizes), on_device.split(sizes), np.split(local, cuts[1:-1]))
+    return [_Part(*own) for own in zip(*fields, strict=True)]
 
 
 def _on(device: torch.device, numbers: np.ndarray) -> Tensor:

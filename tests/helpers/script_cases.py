@@ -11,6 +11,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from command_line import ROOT, command
 from own_script import BUCKET_MEGABYTES, WIDTH, batch, loss_of, network, weights
 from own_script import by_hand as explicit
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ import total_error
 
 TOP_K: dict[str, Any] = {"density": 0.02}
 STEPS, HALF = 6, 3
-EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
+EXAMPLES = ROOT / "examples/scripts"
 
 
 class Script:
@@ -188,3 +189,14 @@ def example(process: int, processes: int, script: str, *calls: list[str]) -> lis
             runpy.run_path(str(EXAMPLES / script), run_name="__main__")
         said.append(printed.getvalue())
     return said
+
+
+def restarted_once(script: Path, options: list[str], *, dies_in: int, expected: str) -> None:
+    """Assert that torchrun's second start of ``script`` prints ``expected``, after ``dying_example.py``."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    runner = str(ROOT / "tests/helpers/dying_example.py")
+    launcher = [*torchrun, "--max-restarts=1", runner, str(dies_in), str(script)]
+    own_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    done = command(*options, launcher=launcher, OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT), **own_store)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected and "exitcode: -9" in done.stderr

@@ -1,6 +1,10 @@
 """Runs from a script or notebook: configs without Hydra's state, finished runs, the example notebook."""
 
+import json
+import re
 import runpy
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +16,12 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
+from total_error._names import FOLDERS
 from trainers.api import ConfigError, compose, train
 
 GUIDE = ROOT / "docs/guides/own_script.md"
-NOTEBOOK = ROOT / "examples/two_runs.ipynb"
+NOTEBOOK = ROOT / "examples/own_method.ipynb"
+PACKAGE = ROOT / "examples/my_compressor/my_compressor"  # the notebook's method, in a package
 SMALL = (
     "model=mlp",
     "model.hidden=[4]",
@@ -76,13 +82,22 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path: Path) -> None:
         train(config)
 
 
-def test_the_notebook_runs(tmp_path: Path) -> None:
+def test_the_notebook_brings_a_method_and_prints_a_verdict_at_equal_bytes(tmp_path: Path) -> None:
+    """In a copy of the checkout, because the notebook writes a file and a yaml into it."""
+    for folder in (*FOLDERS, "conf", "total_error"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("pages"))
+    shutil.copy(ROOT / "run.py", tmp_path)
     (tmp_path / "examples").mkdir()
     words = (str(NOTEBOOK), str(tmp_path / "examples"))
-    done = command(*words, script="tests/helpers/run_notebook.py", MPLBACKEND="agg")
+    launcher = [sys.executable, "tests/helpers/run_notebook.py"]
+    done = command(*words, launcher=launcher, MPLBACKEND="agg", PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "outputs").glob("*/*/summary.json"))) == 2
-    assert done.stdout.splitlines()[-1] == "drawn: Top-k=57 hard threshold=57"
+    assert (tmp_path / "compressors/stride.py").read_text() == (PACKAGE / "stride.py").read_text().rstrip()
+    runs = list((tmp_path / "outputs/own_method").glob("*/*/summary.json"))
+    sent = [json.loads(path.read_text())["comm/link_bytes_sent_total"] for path in runs]
+    assert len(sent) == 6 and max(sent) < 1.03 * min(sent)
+    assert re.search(r"^  minus top_k, density 0.01: \S+ \[\S+, \S+\]; \w+", done.stdout, re.MULTILINE)
+    assert done.stdout.splitlines()[-1] == "drawn: top_k=23 stride=23"
 
 
 def test_the_example_of_the_guide_runs(

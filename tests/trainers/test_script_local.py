@@ -1,7 +1,6 @@
 """Local steps in a script, compared with a run: weights, metrics, saved state, refusals."""
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from command_line import ROOT, command
 from local_cases import HALF, STREAMING, H, Script, all_cases, as_in_a_run
 from processes import run_in_processes
 from resuming import config_of, train
-from script_cases import EXAMPLES, example
+from script_cases import EXAMPLES, example, restarted_once
 from torch import nn
 
 import total_error
@@ -166,13 +164,7 @@ def test_the_example_continues_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_example_continues_when_torchrun_has_restarted_it(tmp_path: Path) -> None:
-    """Process 1 is killed after local step 18; the checkpoint is of step 15, between synchronisations."""
+    """Process 1 is killed after local step 20; the checkpoint is of step 15, between synchronisations."""
     ((expected,), _) = run_in_processes(example, 2, "local_steps.py", ["--steps", "30"])
     options = ["--steps", "30", "--save-every", "15", "--checkpoint", str(tmp_path)]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    runner = str(ROOT / "tests/helpers/dying_example.py")
-    launcher = [*torchrun, "--max-restarts=1", runner, "18", str(EXAMPLES / "local_steps.py")]
-    own_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    done = command(*options, launcher=launcher, OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT), **own_store)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == expected and "exitcode: -9" in done.stderr
+    restarted_once(EXAMPLES / "local_steps.py", options, dies_in=1, expected=expected)

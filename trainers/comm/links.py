@@ -12,6 +12,11 @@ def all_reduce_bytes(num_bytes: float, workers: int) -> float:
     return 2 * (workers - 1) / workers * num_bytes
 
 
+def reduce_scatter_bytes(num_bytes: float, workers: int) -> float:
+    """Bytes that leave and reach a worker in a reduce-scatter of ``num_bytes``: n - 1 pieces of 1/n each."""
+    return (workers - 1) / workers * num_bytes
+
+
 def gather_bytes(num_bytes: float, workers: int) -> float:
     """Bytes that leave a worker in a gather of its ``num_bytes``: n - 1 times as many."""
     return (workers - 1) * num_bytes

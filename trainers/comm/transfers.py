@@ -219,7 +219,7 @@ class Transfers:
                 order = torch.from_numpy(receivers.argsort(kind="stable"))
                 order = order.to(fields[0][0].device, non_blocking=True)
                 lengths = arriving.sum(1).tolist()
-                return [list(torch.cat(tensors)[order].split(lengths)) for tensors in fields]
+                return [list(torch.cat(tensors).index_select(0, order).split(lengths)) for tensors in fields]
             for tensors in fields:
                 own = [x.split(sizes) for x, sizes in zip(tensors, counts.tolist(), strict=True)]  # [W][n]
                 sent = [self.here(torch.cat([own[w][v] for w in local for v in to])) for to in of_process]

@@ -52,7 +52,7 @@ class BucketQueue:
             self._process(bucket)
         else:
             done = self.thread.submit(self._process, bucket)
-        if is_last and not _at_end_of_backward(self._end):
+        if is_last and not at_end_of_backward(self._end):
             self._means = {}  # torch's Join: this process has no more gradients of its own
             if self.thread is not None:
                 done.result()
@@ -90,7 +90,7 @@ class BucketQueue:
             raise failure
 
 
-def _at_end_of_backward(call: Callable[[], None]) -> bool:
+def at_end_of_backward(call: Callable[[], None]) -> bool:
     """Call it after DDP's own callback, which waits for the futures of all buckets.
 
     Returns whether there is a backward pass; in a process that has joined early there is none.

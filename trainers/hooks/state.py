@@ -48,7 +48,8 @@ class CompressionState:
 
     With ``find_unused_parameters`` or ``static_graph``, DDP does not set the gradient of a parameter that no
     worker used in a step; the hook then sets it. ``finds_unused=False`` omits this, for a model whose
-    parameters are all used in every step.
+    parameters are all used in every step. ``knows_weights=False`` gives methods no weights, for a ``module``
+    whose parameters have the names and shapes of the weights alone.
 
     The workers are the processes of ``process_group``, by default all; it must be that of the DDP model. It
     may be started later than the state is made, but before the first backward pass. With ``within``, the
@@ -72,6 +73,7 @@ class CompressionState:
         scaler: Scaler | None = None,
         clip_norm: float | None = None,
         finds_unused: bool = True,
+        knows_weights: bool = True,
     ) -> None:
         if isinstance(reducer, Codec):
             name = type(reducer).__name__
@@ -98,6 +100,7 @@ class CompressionState:
         self.inspect = inspect
         self.clip_norm = clip_norm
         self.finds_unused = finds_unused
+        self.knows_weights = knows_weights
         self.has_scaler, self.has_nodes = scaler is not None, within is not None
         self.preparation = Preparation(scaler, clip_norm)
         self.parameters = reduced_parameters(module)
@@ -206,7 +209,7 @@ class CompressionState:
     def _initial(self) -> State:
         self._described = {name: described(p) for name, p in self.layout.parameters.items()}
         rows = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
-        state = self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
+        state = self.reducer.init(list(map(self._segment_of, self.layout.names, rows)))
         first_form(self.reducer, state, 1)  # refuses what state_dict could not contain
         return state
 
@@ -293,7 +296,7 @@ class CompressionState:
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
         # In the order of indices, whatever that of the memory: residuals and matrices have the same meaning.
-        segments = [self.layout.segment_of(name, g.reshape(1, -1)) for name, g in gradients.items()]
+        segments = [self._segment_of(name, g.reshape(1, -1)) for name, g in gradients.items()]
         if segments and self.nodes is not None:
             segments = self.nodes.means(segments)
         self.times.begin()
@@ -316,11 +319,24 @@ class CompressionState:
             if mean.data_ptr() != gradient.data_ptr():  # otherwise it is already there
                 gradient.copy_(mean.view_as(gradient))
 
+    def _segment_of(self, name: str, rows: Tensor) -> Segment:
+        own = self.layout.segment_of(name, rows)
+        return own if self.knows_weights else own._replace(weights=())
+
     def skip_step(self) -> None:
         """Count a step that is not compressed, because a gradient is not finite."""
         self.skipped += 1
         self.ledger.clear_step()
         self._everyones = self._collect_later()
+
+    def undo_step(self, before: saved_state.Tensors) -> None:
+        """Return to the state ``before`` a step that was reduced in part, and skip the step."""
+        self.times.close_step()
+        for take in (self.communicator.take_charges, self.communicator.take_link_bytes):
+            take()
+        self.communicator.take_largest_sent()
+        self.load_state_dict(before)
+        self.skip_step()
 
     def close_step(self) -> None:
         """Count a step after its gradients were reduced."""

@@ -80,6 +80,7 @@ class GpuKernels(Backend):
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
         if rules is not None and isinstance(rules[0], SignsAtLeast):
+            self._try_signs(inputs[0].rows)
             return self._signs(codecs, inputs, steps, rules)
         if rules is None or not isinstance(rules[0], RULES):
             found = self._rounded(codecs, inputs, steps, workers)
@@ -223,6 +224,20 @@ class GpuKernels(Backend):
             tried = (partial(trial.is_right, kind, own, rows.dtype, rows.device) for own in takes)
             self._require("selects wrong entries", kind, rows, lambda: all(own() for own in tried))
 
+    def _try_signs(self, rows: Tensor) -> None:
+        """The same of signs."""
+
+        def compress(given: Input, rule: SignsAtLeast) -> Compressed:
+            return self._signs([Codec()], [given], [Step(0, 0)], [rule])[0]
+
+        is_right = partial(trial.signs_right, compress, rows.dtype, rows.device)
+        self._require("sends wrong signs", SignsAtLeast, rows, is_right)
+
+    def _try_reading(self, rows: Tensor) -> None:
+        """The same of surveys and searches."""
+        is_right = partial(trial.reads_right, reading.survey, reading.search, rows.dtype, rows.device)
+        self._require("reads wrong numbers", Survey, rows, is_right)
+
     def _require(self, fault: str, kind: type, rows: Tensor, is_right: Callable[[], bool]) -> None:
         key = (kind, rows.dtype, rows.device)
         if not rows.is_cuda or key in self._tried:
@@ -277,6 +292,7 @@ class GpuKernels(Backend):
     ) -> Survey:
         if not _can_run(inputs):
             return super().survey(inputs, levels, wanted, squares)
+        self._try_reading(inputs[0].rows)
         with torch.cuda.device_of(inputs[0].rows):
             table = self._tables.of(inputs)
             return reading.survey(table, _factor(table, inputs), levels, wanted, squares)
@@ -284,6 +300,7 @@ class GpuKernels(Backend):
     def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
         if not _can_run(inputs):
             return super().search(inputs, thresholds)
+        self._try_reading(inputs[0].rows)
         with torch.cuda.device_of(inputs[0].rows):
             table = self._tables.of(inputs)
             return reading.search(table, _factor(table, inputs), thresholds)

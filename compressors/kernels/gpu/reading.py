@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.core.payloads import on_host
 from compressors.kernels.gpu import searching as searching
 from compressors.kernels.gpu import surveying as loops
 from compressors.kernels.gpu.table import Adding, DeviceTable, upload
@@ -34,7 +35,7 @@ def survey(
     words = (table.pieces, factor, *of_rows, *of_blocks, *facts, tails)
     loops.survey[(len(table.pieces),)](*words, ALL=squares, **NO_FUSED_MULTIPLY_ADD)
     added = add_up(sums, _adding(table, kinds))
-    arrived = _copied([added, floors, tails, facts.flatten()])
+    arrived = on_host([added, floors, tails, facts.flatten()])
     found, at, magnitudes = (own.numpy() for own in arrived[:3])
     counts, equal, kept = arrived[3].view(3, -1).numpy()
     per_row = [
@@ -97,10 +98,3 @@ def _adding(table: DeviceTable, kinds: int) -> Adding:
         return table.adding
     parts, num_blocks = table.host.parts, len(table.host.sums)
     return Adding(np.concatenate([parts + i * num_blocks for i in range(kinds)]), table.device)
-
-
-def _copied(tensors: list[Tensor]) -> list[Tensor]:
-    """Copies on the CPU of tensors in falling order of their item sizes, in one transfer."""
-    whole = torch.cat([own.view(torch.uint8) for own in tensors]).cpu()
-    parts = whole.split([own.nbytes for own in tensors])
-    return [part.view(own.dtype) for part, own in zip(parts, tensors, strict=True)]

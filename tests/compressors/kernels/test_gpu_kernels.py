@@ -16,14 +16,16 @@ from few_digits import DEVICE, few_digits, segment
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from compressors.api import Codec, Input, Segment, Step, inputs_of
+from compressors.core.codec import Compressed
 from compressors.core.norms import layer_norms, squared_norm
 from compressors.core.payloads import Sparse
-from compressors.core.rules import AtLeast
+from compressors.core.rules import AtLeast, SignsAtLeast
 from compressors.dgc import DGC
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels import choice
 from compressors.kernels.cpu.sums import total_up
 from compressors.kernels.reference import Backend
+from compressors.parts.surveys import Survey
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
@@ -33,7 +35,7 @@ pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 from compressors.kernels.gpu import backend as gpu
 from compressors.kernels.gpu import blocks as triton_blocks
 from compressors.kernels.gpu import largest as triton_largest
-from compressors.kernels.gpu import ranking, taking, trial
+from compressors.kernels.gpu import ranking, reading, taking, trial
 from compressors.kernels.gpu import sums as triton_sums
 from compressors.kernels.gpu import table as device_table
 from compressors.kernels.gpu.backend import GpuKernels, _can_run
@@ -177,6 +179,38 @@ def test_the_trial_of_a_gpu_notices_what_is_wrong(kind: type, monkeypatch: pytes
         return trial.is_right(kind, taken, torch.float32, cpu)
 
     assert [wrong(number, 1) for number in range(4)] == 4 * [False]
+
+
+@pytest.mark.slow
+def test_the_trial_notices_wrong_signs() -> None:
+    def compress(change: int, given: Input, rule: SignsAtLeast) -> Compressed:
+        found = KERNELS._signs([Codec()], [given], [Step(0, 0)], [rule])[0]
+        given.rows[0, 0] += change // 2
+        return found._replace(sent=found.sent + change % 2)
+
+    cpu = torch.device(DEVICE)
+    assert all(
+        trial.signs_right(partial(compress, 0), dtype, cpu) for dtype in (torch.float32, torch.float64)
+    )
+    assert not any(trial.signs_right(partial(compress, change), torch.float32, cpu) for change in (1, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_trial_notices_wrong_surveys_and_searches(dtype: torch.dtype) -> None:
+    def survey(change: int, *words: Any) -> Survey:
+        found = reading.survey(*words)
+        tails = [tail + change // 2 for tail in found.tails]
+        return found._replace(counts=found.counts + change % 2, tails=tails)
+
+    def search(change: int, *words: Any) -> list[torch.Tensor]:
+        return [where + change for where in reading.search(*words)]
+
+    def is_right(of_survey: int, of_search: int) -> bool:
+        wrong = partial(survey, of_survey), partial(search, of_search)
+        return trial.reads_right(*wrong, dtype, torch.device(DEVICE))
+
+    assert [is_right(*change) for change in ((0, 0), (1, 0), (2, 0), (0, 1))] == [True, False, False, False]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
