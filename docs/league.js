@@ -4,7 +4,7 @@
   const { latency_seconds: latency, tasks } = JSON.parse(document.getElementById("league-data").textContent);
   const root = document.getElementById("league");
   const BASELINE = "none";
-  const state = { task: Object.keys(tasks)[0], along: "time", rate: 9, method: "", shown: [] };
+  const state = { task: Object.keys(tasks).at(-1), along: "time", rate: 9, method: "", shown: [] };
 
   function element(name, properties = {}, ...children) {
     const made = Object.assign(document.createElement(name), properties);
@@ -71,7 +71,7 @@
     return [
       { ...grey, error_y: undefined },
       trace(front, "nothing is better for less", "#0072b2", {
-        mode: "lines+markers+text", line: { width: 1, shape: "hv" }, text: front.map(({ method }) => method),
+        mode: "lines+markers+text", line: { width: 1, shape: "hv" }, text: front.map(({ method }, i) => (method === front[i - 1]?.method ? "" : method)),
         textposition: "middle right", textfont: { color: "#0072b2", size: 11 },
       }),
       ...(named.length ? [trace(named, state.method, "#d55e00", { marker: { size: 11 } })] : []),
@@ -157,7 +157,7 @@
   const [about, first, panel] = [element("p"), element("p", { id: "league-first" }), element("div", { id: "league-details" })];
   slider.addEventListener("input", () => { state.rate = Number(slider.value); draw(); });
   select.addEventListener("change", () => show(select.value, settingsOf(select.value)));
-  root.append(
+  root.replaceChildren(
     choices("Task", "league-task", Object.keys(tasks).map((name) => [name, name]), state.task, (value) => { state.task = value; refill(); }),
     choices("Horizontal axis", "league-along", [["time", "predicted time"], ["bytes", "link bytes"]], state.along, (value) => { state.along = value; draw(); }),
     element("fieldset", {}, element("legend", { textContent: "Bandwidth of each host" }), slider, rateText),
