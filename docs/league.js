@@ -4,7 +4,7 @@
   const { latency_seconds: latency, tasks } = JSON.parse(document.getElementById("league-data").textContent);
   const root = document.getElementById("league");
   const BASELINE = "none";
-  const state = { task: Object.keys(tasks)[0], along: "time", rate: 9, method: "", shown: [] };
+  const state = { task: Object.keys(tasks).at(-1), along: "time", rate: 9, method: "", shown: [] };
 
   function element(name, properties = {}, ...children) {
     const made = Object.assign(document.createElement(name), properties);
@@ -70,17 +70,29 @@
     const grey = trace(compressed, "other settings", "#8c959f", { marker: { size: 7, opacity: 0.55 } });
     return [
       { ...grey, error_y: undefined },
-      trace(front, "nothing is better for less", "#0072b2", {
-        mode: "lines+markers+text", line: { width: 1, shape: "hv" }, text: front.map(({ method }) => method),
-        textposition: "middle right", textfont: { color: "#0072b2", size: 11 },
+      trace(front, "nothing is better for less", "#1f8fd6", {
+        mode: "lines+markers+text", line: { width: 1, shape: "hv" },
+        text: front.map(({ method }, i) => (method === front[i - 1]?.method ? "" : method)),
+        textposition: "middle right", textfont: { color: "#1f8fd6", size: 11 },
       }),
       ...(named.length ? [trace(named, state.method, "#d55e00", { marker: { size: 11 } })] : []),
       trace(dense, "none (dense training)", ink, { marker: { symbol: "star", size: 14 } }),
     ];
   }
 
+  // A logarithmic axis up to the quality of 19 of 20 settings, because some diverge
+  function qualityAxis({ settings, higher_is_better: isLinear }) {
+    if (isLinear) return { type: "linear", unseen: 0 };
+    const worst = settings.map(({ quality }) => quality[0]).sort((a, b) => a - b)[Math.floor(0.95 * (settings.length - 1))];
+    const best = Math.min(...settings.map(({ quality }) => quality[1]));
+    const unseen = settings.filter(({ quality }) => quality[0] > worst).length;
+    return { type: "log", range: [Math.log10(best / 1.2), Math.log10(worst * 1.2)], unseen };
+  }
+
   function draw() {
     const task = tasks[state.task];
+    const { unseen, ...qualities } = qualityAxis(task);
+    const along = state.along === "bytes" ? "MB that left a worker" : "predicted time of the training, s";
     const style = getComputedStyle(document.body);
     const ink = style.color, grid = style.getPropertyValue("--md-default-fg-color--lightest") || "#ddd";
     const axis = { gridcolor: grid, linecolor: grid, zeroline: false, automargin: true, exponentformat: "SI" };
@@ -88,13 +100,14 @@
       font: { family: "inherit", color: ink, size: 12 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       margin: { l: 50, r: 12, t: 8, b: 40 }, height: 460, hovermode: "closest", dragmode: false, showlegend: true,
       legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top" },
-      xaxis: { ...axis, type: "log", title: { text: state.along === "bytes" ? "MB that left a worker" : "predicted time of the training, s" } },
-      yaxis: { ...axis, type: task.higher_is_better ? "linear" : "log", title: { text: task.quality }, exponentformat: "power" },
+      xaxis: { ...axis, type: "log", title: { text: along } },
+      yaxis: { ...axis, ...qualities, title: { text: task.quality }, exponentformat: "power" },
     };
     Plotly.react(plot, traces(ink), layout, { displayModeBar: false, responsive: true });
     rateText.textContent = inBits(10 ** state.rate);
     about.textContent = `${task.description[0].toUpperCase()}${task.description.slice(1)}. ${task.workers} hosts, one for ` +
-      `each worker. Computation takes ${inSeconds(task.compute_seconds)} a step.`;
+      `each worker. Computation takes ${inSeconds(task.compute_seconds)} a step.` +
+      (unseen ? ` ${unseen} worse settings are not shown.` : "");
     first.textContent = firstWords(task);
     panel.replaceChildren(...state.shown.map(details));
   }
@@ -152,14 +165,21 @@
 
   const plot = element("div", { id: "league-figure" });
   const rateText = element("output");
-  const slider = element("input", { type: "range", min: 6, max: 11, step: 0.05, value: state.rate, id: "league-rate", ariaLabel: "Bandwidth" });
+  const powers = { min: 6, max: 11, step: 0.05, value: state.rate };
+  const slider = element("input", { type: "range", ...powers, id: "league-rate", ariaLabel: "Bandwidth" });
   const select = element("select", { id: "league-method", ariaLabel: "Method" });
   const [about, first, panel] = [element("p"), element("p", { id: "league-first" }), element("div", { id: "league-details" })];
   slider.addEventListener("input", () => { state.rate = Number(slider.value); draw(); });
   select.addEventListener("change", () => show(select.value, settingsOf(select.value)));
-  root.append(
-    choices("Task", "league-task", Object.keys(tasks).map((name) => [name, name]), state.task, (value) => { state.task = value; refill(); }),
-    choices("Horizontal axis", "league-along", [["time", "predicted time"], ["bytes", "link bytes"]], state.along, (value) => { state.along = value; draw(); }),
+  root.replaceChildren(
+    choices("Task", "league-task", Object.keys(tasks).map((name) => [name, name]), state.task, (value) => {
+      state.task = value;
+      refill();
+    }),
+    choices("Horizontal axis", "league-along", [["time", "predicted time"], ["bytes", "link bytes"]], state.along, (value) => {
+      state.along = value;
+      draw();
+    }),
     element("fieldset", {}, element("legend", { textContent: "Bandwidth of each host" }), slider, rateText),
     element("fieldset", {}, element("legend", { textContent: "Method" }), select),
     about, first, plot, panel,

@@ -295,6 +295,7 @@ def refusals(process: int) -> dict[str, str]:
 
     refused("plain", sharded=False)
     refused("twice", prepare=lambda model: total_error.compress_fsdp(model, "none"))
+    refused("hook", prepare=lambda model: total_error.compress(model, "none"))
     refused("feedback", feedback="ef21")
     refused("weights", "visible", settings={})
     refused("unused", model=network(unused=True))

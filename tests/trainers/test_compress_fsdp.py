@@ -157,6 +157,7 @@ def test_what_is_refused(found: Found) -> None:
     expected = {
         "plain": "Network has no module with fully_shard and trainable parameters",
         "twice": "compress_fsdp needs a model that it has not compressed before",
+        "hook": "compress needs a DistributedDataParallel model, got FSDPNetwork: compress_fsdp is for FSDP2",
         "feedback": "feedback must not keep means of all workers, of which a process of FSDP2 receives a "
         "part, got EF21",
         "weights": "Visible needs the 35 weights of segment 'first.weight'",

@@ -38,6 +38,17 @@ def test_mean_reaches_the_parameters(scope: str) -> None:
     assert net[0].weight.grad.shape == (2, 3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_rows_are_aligned_for_loads_of_16_bytes(dtype: torch.dtype) -> None:
+    model = nn.Linear(3, 5).to(dtype)  # 20 entries, and one of a lone parameter
+    model.register_parameter("scale", nn.Parameter(torch.ones(1, dtype=dtype)))
+    parameters = dict(model.named_parameters())
+    flat = Layout(parameters, "layer").new_buffer(3, aligned=True)
+    assert flat.shape == (3, 21)
+    assert [row.data_ptr() % 16 for row in flat] == [0, 0, 0]
+    assert Layout(parameters, "global").new_buffer(3, aligned=True).is_contiguous()
+
+
 def test_frozen_parameters_are_left_out() -> None:
     net = model()
     net[0].weight.requires_grad_(False)

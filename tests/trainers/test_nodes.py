@@ -1,14 +1,19 @@
 """Compression between nodes: the hook against a training in one process, resumed states, refusals."""
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import torch
+from benches import ENVIRONMENT, ROOT, needs_root
 from own_script import STEPS, by_hand, network
 from processes import run_in_processes
 from script_nodes import in_two_nodes, refused_nodes
 from training import train
 
+from benchmarks.netns import hosts
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.comm.nodes import nodes_of
@@ -55,6 +60,31 @@ def test_bytes_inside_nodes_are_an_all_reduce_and_what_reached_the_node(found: l
     summary = found[3]["summary"]
     assert summary["comm/inside_bytes_sent_total"] == metrics["comm/inside_bytes_sent_total"]
     assert summary["comm/break_even_bits_per_second"] > 0
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_host_of_two_processes_sends_one_message() -> None:
+    """Between two hosts with an interface each; the surplus is headers, barriers and the ledger's numbers."""
+    script = str(ROOT / "tests/helpers/node_traffic.py")
+    with hosts(2) as made:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
+        launcher += [f"--master-addr={made.address(0)}", "--master-port=29500"]
+        environment = ENVIRONMENT | {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        running = [
+            subprocess.Popen(
+                made.command(host, [*launcher, f"--node-rank={host}", script]),
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for host in range(2)
+        ]
+        for process in running:
+            said = json.loads(process.communicate()[0])
+            assert process.returncode == 0
+            assert said["charged"] == 10 * 8 * 20_000  # 20,000 entries of 8 bytes to the other node
+            assert 1 < said["carried"] / said["charged"] < 1.1
 
 
 def test_a_node_of_one_worker_is_that_worker() -> None:

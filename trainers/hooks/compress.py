@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reduced, Reducer
@@ -102,5 +103,7 @@ def chosen_reducer(
 
 
 def _advice(model: object) -> str:
+    if isinstance(model, FSDPModule):
+        return "compress_fsdp is for FSDP2"
     is_compiled = isinstance(getattr(model, "_orig_mod", None), DistributedDataParallel)
     return "compress it before torch.compile" if is_compiled else "wrap it first"

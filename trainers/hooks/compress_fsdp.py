@@ -26,9 +26,9 @@ from trainers.comm.links import reduce_scatter_bytes
 from trainers.hooks.buckets import at_end_of_backward
 from trainers.hooks.compress import Feedback, chosen_reducer
 from trainers.hooks.group import together
-from trainers.hooks.owners import to_owners
 from trainers.hooks.preparation import Scaler
 from trainers.hooks.saved_state import Tensors
+from trainers.hooks.scattered import scattered
 from trainers.hooks.script_log import warn_without_loops
 from trainers.hooks.shards import Group, Named, groups_of, require_all
 from trainers.hooks.state import CompressionState
@@ -75,7 +75,7 @@ def compress_fsdp(
     edges = {place.name: place.edges for place in places}
     shapes = {place.name: _without_memory(place.parameter) for place in places}
     state = CompressionState(
-        to_owners(reducer, edges, owners),
+        scattered(reducer, edges, owners),
         Named(shapes),
         seed=seed,
         learning_rate=learning_rate,

@@ -1,13 +1,13 @@
-"""Reduce-scatter of payloads: every worker sends each owner of a part of a segment what it has for that part.
+"""Transport of a reduce-scatter: every worker sends each owner of a part what it has for that part.
 
-A reducer's mean then has this worker's parts alone, and zeros elsewhere. Owners add in worker order, half
-precision in fp32, so a part of the mean has the bits that an all-gather gives it.
+The mean then has this worker's part alone, and zeros elsewhere. Owners add in worker order, half precision in
+fp32, so a part of the mean has the bits that an all-gather gives it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,155 +21,21 @@ from compressors.api import (
     Communicator,
     Field,
     Input,
-    Plan,
-    Reduced,
-    Reducer,
-    Segment,
     Sparse,
-    State,
     Step,
-    Traits,
-    Wrapper,
     backend_of,
 )
 from compressors.core.codec import Compressed
-from compressors.core.compress import Compress
 from compressors.core.fields import declared, payload_of, values_of
 from compressors.core.payloads import divide, index_dtype
-from compressors.core.transports import AllGather, AllReduce
-from trainers.checkpoint.tree import walk
 
 Edges = tuple[int, ...]  # boundaries of the owners' parts of a segment, n + 1 numbers from 0 to d
 
 
-def to_owners(reducer: Reducer, edges: Mapping[str, Edges], owners: range) -> Reducer:
-    """``reducer`` with a reduce-scatter, for segments with ``edges`` by name; ``owners`` are n workers.
-
-    A codec that sends one value per entry is applied to whole segments, and its entries go to their owners;
-    positions are not sent if all workers select the same. Any other codec is applied to every part, as to a
-    segment of its own. A reducer with collectives of its own keeps them. Raises ``ValueError`` for feedback
-    that keeps means, and for encoded messages.
-    """
-    if isinstance(reducer, Wrapper):
-        inner = to_owners(reducer.inner, edges, owners)
-        if inner is reducer.inner:
-            return reducer
-        if _num_shared(reducer) > _num_shared(reducer.inner):
-            raise ValueError(
-                "feedback must not keep means of all workers, of which a process of FSDP2 receives a part, "
-                f"got {type(reducer).__name__}"
-            )
-        return replace(reducer, inner=inner)  # type: ignore[type-var]  # wrappers are dataclasses
-    if reducer.traits.lossless:
-        reducer = Compress(_Unchanged(), AllGather())
-    if not isinstance(reducer, Compress):
-        return reducer
-    if not isinstance(reducer.transport, (AllGather, AllReduce)):
-        raise ValueError(f"wire must be plain under FSDP2, got {reducer.transport!r}")
-    if _sends_entries(reducer.codec):
-        return replace(reducer, transport=ToOwners(edges, owners))
-    of_parts = {
-        f"{name}/{owner}": (0,) * (owner + 1) + (stop - start,) * (len(owners) - owner)
-        for name, own in edges.items()
-        for owner, (start, stop) in enumerate(pairwise(own))
-    }
-    return InParts(replace(reducer, transport=ToOwners(of_parts, owners)), edges)
-
-
-def _num_shared(reducer: Reducer) -> int:
-    """Number of tensors in its state that are equal on all workers."""
-    state = reducer.init([Segment("probe", torch.zeros(1, 4), ((2, 2),))])
-    return len(list(walk(state, "", shared=True)))
-
-
-def _sends_entries(codec: Codec) -> bool:
+def sends_entries(codec: Codec) -> bool:
     """Whether C(p) consists of the values in the payload, at its positions."""
     as_sent = codec.traits.exact or type(codec).add is Codec.add
     return payload_of(codec).has_a_value_each and not codec.traits.dense and as_sent
-
-
-class _All(NamedTuple):
-    values: Annotated[Tensor, Field(VALUES, 1)]  # [d]
-
-    def add_to(self, out: Tensor) -> None:
-        out += self.values
-
-
-@dataclass(frozen=True)
-class _Unchanged(Codec):
-    """C(x) = x."""
-
-    payload = _All
-    traits = Traits(linear=True, dense=True, drawn=True, lossless_at={})
-
-    def encode(self, x: Tensor, step: Step) -> _All:
-        values = x.clone()
-        x.zero_()
-        return _All(values)
-
-
-@dataclass(frozen=True)
-class InParts(Reducer):
-    """Applies ``inner`` to the owners' parts of every segment, whose names end with the owner's number."""
-
-    inner: Compress
-    edges: Mapping[str, Edges] = field(repr=False)
-
-    @property
-    def traits(self) -> Traits:
-        return self.inner.traits
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        return self.inner.kinds
-
-    @property
-    def has_a_value_each(self) -> bool:
-        return self.inner.has_a_value_each
-
-    @property
-    def uses_learning_rate(self) -> bool:
-        return self.inner.uses_learning_rate
-
-    def note(self, learning_rate: float) -> str:
-        return self.inner.note(learning_rate)
-
-    def check(self, plan: Plan) -> None:
-        self.inner.check(plan)
-
-    def init(self, segments: list[Segment]) -> State:
-        return self.inner.init([part for segment in segments for part in self._parts(segment)])
-
-    def reduce(
-        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
-    ) -> tuple[Reduced, State]:
-        parts: list[Input] = []
-        for given in inputs:
-            memory = given.segment._replace(rows=given.rows)
-            for own, left in zip(self._parts(given.segment), self._parts(memory), strict=True):
-                parts.append(given._replace(segment=own, memory=None if given.memory is None else left.rows))
-        reduced, state = self.inner.reduce(parts, state, step, communicator)
-        mean, residual, compressed = {}, {}, {}
-        for given in inputs:
-            names = [part.name for part in self._parts(given.segment)]
-            mean[given.name] = torch.cat([reduced.mean[name] for name in names])
-            residual[given.name] = given.rows  # of which the parts are views
-            found = [reduced.compressed[name] for name in names]
-            compressed[given.name] = Compressed(
-                np.sum([own.sent for own in found], axis=0),
-                torch.stack([own.error for own in found]).sum(0),
-                torch.stack([own.input_norm for own in found]).sum(0),
-            )
-        return Reduced(mean, residual, compressed), state
-
-    def _parts(self, segment: Segment) -> Iterator[Segment]:
-        """The parts with elements, views of the segment: rows of a matrix, entries of a vector."""
-        ((rows, *others),) = segment.shapes
-        row = segment.rows.shape[1] // rows
-        for owner, (start, stop) in enumerate(pairwise(self.edges[segment.name])):
-            if start < stop:
-                shape = ((stop - start) // row, *others)
-                yield Segment(f"{segment.name}/{owner}", segment.rows[:, start:stop], (shape,))
 
 
 class _Outgoing(NamedTuple):
@@ -297,7 +163,7 @@ class ToOwners:
 
 def _outgoing(compressed: list[Compressed], edges: list[Edges]) -> list[_Outgoing]:
     """Per segment the payload, divided among the owners of its parts."""
-    if not _sends_entries(compressed[0].origin[0]):
+    if not sends_entries(compressed[0].origin[0]):
         return [_undivided(own, ends) for own, ends in zip(compressed, edges, strict=True)]
     entries = []
     for own, ends in zip(compressed, edges, strict=True):

@@ -65,7 +65,7 @@ class WorkerGradients:
         self.checks |= self.clip_norm is not None  # clipping needs the norm, which shows NaN and infinity
         self.measured: Mapping[str, float] = {}
         self.carries: list[list[Carry]] = [[] for _ in self.communicator.local_workers]
-        flat = self.layout.new_buffer(len(self.communicator.local_workers))  # [W, D]
+        flat = self.layout.new_buffer(len(self.communicator.local_workers), aligned=True)  # [W, D]
         self.segments = self.layout.segments(flat)
         self.views = [self.layout.views(row) for row in flat]
         # With layer scope and one worker, the reducer can use the tensors of the backward pass.
