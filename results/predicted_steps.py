@@ -13,7 +13,8 @@ fp16 with no time for compression.
 
 A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
 With H local steps between two synchronisations all but compute is divided by H, and a step of the tables is
-a local step. H is --local-steps or that of the runs; the row ``dense`` synchronises after every step.
+a local step; local.delay adds to the overlap of runs. H is --local-steps or that of the runs; the row
+``dense`` synchronises after every step.
 With --nodes, or runs with nodes, a node takes the place of a worker, --bandwidth is that between nodes, and
 8 x bytes inside / --inside is added to the communication of every method.
 docs/guides/your_network.md states the measured error of these predictions.
@@ -238,7 +239,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
     ]
     by_row: dict[str, list[tuple[float, ...]]] = {}
     compressed = [
-        (run, (*cost, count))
+        (run, (*cost, count, (run.config.get("local") or {}).get("delay", 0)))
         for run, (cost, _), count in zip(runs, costs, in_a_step, strict=True)
         if run.compressor != "none" or local_of(run) != (1, 1)
     ]
@@ -246,8 +247,8 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
     for (run, cost), settings in zip(compressed, differ, strict=True):
         by_row.setdefault(replace(run, across=tuple(settings)).method, []).append(cost)
     for name, row in by_row.items():
-        seconds, gathered, rounds, count = (statistics.median(column) for column in zip(*row, strict=True))
-        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(rounds), int(count)))
+        seconds, gathered, rounds, *steps = (statistics.median(column) for column in zip(*row, strict=True))
+        found.append(Cost(name, 0.0, gathered, Line(seconds), Line(rounds), *map(int, steps)))
     return workers, nodes, found, compute
 
 

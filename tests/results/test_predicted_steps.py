@@ -125,12 +125,14 @@ def test_a_step_of_local_steps_has_a_part_of_an_exchange(
     lines = [{**RECORD, "step": step, "comm/compression_ratio": 3.0} for step in (1, 2, 3)]  # half the model
     for compressor in ("top_k", "none"):
         write_run(tmp_path, workers=4, compressor=compressor, local=local, records=lines)
+    write_run(tmp_path, workers=4, local={**local, "delay": 2}, records=lines)  # hides 55 of 125 ms
     assert main([str(tmp_path), "--bandwidth", "64kbit", "--latency-us", "0"]) == 0
     found = rows(capsys.readouterr().out)
     for name, own in found.items():
         expected = ["61.2", "27.5", "2.5", "31.2"] if "local" in name else ["777.5", "27.5", "0.0", "750.0"]
+        expected = ["47.5", "27.5", "2.5", "17.5"] if "local.delay 2" in name else expected
         assert own[:4] == expected or name == "fp16", found
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 @pytest.mark.parametrize(

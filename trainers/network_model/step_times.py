@@ -59,6 +59,7 @@ class Cost(NamedTuple):
     seconds: Line  # processor time of compression and aggregation
     rounds: Line  # sequential messages
     local_steps: int = 1  # H, steps of a worker from one exchange to the next
+    delay: int = 0  # D, steps during which messages are on their way
 
     def traffic_bytes(self, workers: int) -> float:
         """Bytes that leave a worker: ring all-reduces, and gathers to n - 1 others."""
@@ -84,20 +85,21 @@ def predict(
     overlap: float = 0.0,
     gradient_bytes: float = 0.0,
 ) -> Prediction:
-    """A step of ``workers`` workers takes t + (s + max(0, a r + 8 v / B + 8 u / A - overlap t)) / H seconds.
+    """A step of ``workers`` workers takes t + (s + max(0, a r + 8 v / B + 8 u / A - (overlap + D) t)) / H
+    seconds.
 
     t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
-    an exchange, which follows every H steps; a: latency; B: the bandwidth of the link or, if it is lower, of
-    the backend. ``overlap`` is the part of t during which messages are on their way. With nodes, ``workers``
-    is their number, u are the bytes inside a node, which depend on ``gradient_bytes``, and A is the bandwidth
-    there.
+    an exchange, which follows every H steps; D: its ``delay``; a: latency; B: the bandwidth of the link or,
+    if it is lower, of the backend. ``overlap`` is the part of t during which messages are on their way. With
+    nodes, ``workers`` is their number, u are the bytes inside a node, which depend on ``gradient_bytes``, and
+    A is the bandwidth there.
     """
     backend = network.backend_bits_per_second
     traffic = cost.traffic_bytes(workers)
     inside = network.inside_bytes(gradient_bytes, traffic) / min(network.inside_bits_per_second, backend)
     across = traffic / min(network.bits_per_second, backend)
     sending = network.latency_seconds * cost.rounds.at(workers) + 8 * across + 8 * inside
-    waiting = max(0.0, sending - overlap * compute_seconds)
+    waiting = max(0.0, sending - (overlap + cost.delay) * compute_seconds)
     seconds, waiting, traffic = (
         part / cost.local_steps for part in (cost.seconds.at(workers), waiting, traffic)
     )
