@@ -6,6 +6,7 @@ from torch import Tensor
 
 from trainers.comm.agreement import first_process_first, first_text
 from trainers.comm.communicator import Communicator
+from trainers.comm.nodes import nodes_of
 
 WORKERS = 4
 LENGTHS = np.array([[3, 0, 5, 1], [0, 2, 0, 0]])  # [segment, worker]
@@ -15,10 +16,18 @@ def add_up(rows: Tensor) -> Tensor:
     return rows.sum(0)
 
 
+def of_workers(process: int, processes: int, reduction: str = "all_reduce") -> Communicator:
+    """That of ``WORKERS`` workers; in more processes, each of them is a node of several processes."""
+    size = max(WORKERS, processes)
+    communicator = Communicator(size, rank=process, world_size=processes, reduction=reduction)
+    return communicator if size == WORKERS else nodes_of(communicator, WORKERS).across
+
+
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     """The results of one-round methods in this process."""
-    communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
-    reduced = Communicator(WORKERS, rank=process, world_size=processes)
+    communicator = of_workers(process, processes, "worker_order")
+    reduced = of_workers(process, processes)
+    process, processes = communicator.rank, communicator.world_size
     local_workers = communicator.local_workers
     heard: dict[str, Tensor | list] = {}
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
@@ -83,7 +92,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
 
 def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
     """Results, charged bytes and link bytes of each local worker, for the calls of multi-round methods."""
-    communicator = Communicator(WORKERS, rank=process, world_size=processes)
+    communicator = of_workers(process, processes)
     local_workers, heard = communicator.local_workers, {}
 
     def note(name: str, rows: Tensor) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from benches import ENVIRONMENT, ROOT, needs_root
 from own_script import STEPS, by_hand, network
 from processes import run_in_processes
+from resuming import config_of
 from script_nodes import in_two_nodes, refused_nodes
 from training import train
 
@@ -17,6 +19,9 @@ from benchmarks.netns import hosts
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.comm.nodes import nodes_of
+from trainers.config.errors import ConfigError
+from trainers.run import training
+from trainers.run.folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +107,16 @@ def test_unsuitable_nodes_are_refused_in_a_line() -> None:
         assert overlapping.startswith(rule)
         assert without.startswith("within='node' needs LOCAL_RANK and LOCAL_WORLD_SIZE, which torchrun sets")
         assert number == "within must be 'node', the process group of a node's processes, or None, got 2"
+
+
+def test_a_checkpoint_of_other_nodes_is_refused_in_a_line(tmp_path: Path) -> None:
+    small = ("model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=8", "trainer.steps=2")
+    first = config_of(tmp_path, *small, "nodes=2")
+    training.train(first)
+    saved = RunFolder(first).path
+    later = config_of(tmp_path, *small, "trainer.steps=4", "nodes=4", f"resume={saved}")
+    with pytest.raises(ConfigError, match=r": nodes must be 2, as in the checkpoint, got 4$"):
+        training.train(later)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def nodes_of(workers: Communicator, num_nodes: int, teams: Teams | None = None) 
     """``num_nodes`` nodes of ``workers``; if a node has several processes, those of ``teams``, or
     consecutive ones.
 
-    All processes call it together. Raises ``ValueError`` unless the workers divide into ``num_nodes`` equal
-    nodes, and the processes into equal nodes or the nodes into equal processes.
+    All processes call it together. Raises ``ValueError`` unless the nodes have equally many workers, and each
+    node has equally many processes, or each process equally many nodes.
     """
     require_nodes(num_nodes, workers.size, workers.world_size)
     new = partial(Communicator, device=workers.device, reduction=workers.reduction)

@@ -42,6 +42,7 @@ _ROWS: tuple[tuple[str, str, Form], ...] = (
     ("compression/density_mean", "average density", "{:.3%}"),
     ("comm/link_bytes_sent_total", "bytes that left a worker", "{:,.0f}"),
     ("comm/link_bytes_received_total", "bytes that reached a worker", "{:,.0f}"),
+    ("comm/inside_bytes_sent_total", "bytes that left a worker inside its node", "{:,.0f}"),
     ("comm/compression_ratio", "compression ratio, on the link", "{:.4g}"),
     ("comm/bytes_sent_total", "bytes a worker handed to collectives", "{:,.0f}"),
     ("comm/values_bytes_total", "  values", "{:,.0f}"),
@@ -119,8 +120,9 @@ def _overlap(training: "Training") -> str:
 def announce(training: "Training", path: Path, start: "Start") -> None:
     """Print the size of the run, its device and its start."""
     communicator, layout = training.communicator, training.layout
+    nodes = f"{training.nodes.across.size} nodes and " if training.nodes is not None else ""
     lines = [
-        f"{communicator.size} workers in {communicator.world_size} process(es) on {layout.device}, "
+        f"{communicator.size} workers in {nodes}{communicator.world_size} process(es) on {layout.device}, "
         f"{layout.num_parameters:,} parameters, {training.num_steps:,} steps, scope {layout.scope}"
     ]
     for part, facts in training.facts().items():
