@@ -103,6 +103,9 @@ def _groups_of(workers: Communicator, teams: Teams) -> Groups:
             timeout = timeout_of(parent, workers.device)
             made = [dist.new_group(of, timeout=timeout) for of in (*of_teams, firsts)]
             known[teams] = made[of_teams.index(own)], made[-1] if own[0] == dist.get_rank() else None
+            for group in known[teams]:  # NCCL connects the processes of a group in its first collective
+                if group is not None:
+                    dist.all_reduce(torch.zeros(1, device=workers.device), group=group)
         weakref.finalize(parent, _end, known[teams]).atexit = False
     return known[teams]
 
