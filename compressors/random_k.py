@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from compressors.api import (
@@ -24,7 +25,7 @@ from compressors.api import (
     take,
 )
 from compressors.core.payloads import as_indices, index_dtype
-from compressors.core.randomness import coordinates_on, distinct_coordinates
+from compressors.core.randomness import are_drawn_on, coordinates_on, distinct_coordinates
 from compressors.core.rules import Drawn
 from compressors.parts.knob import DENSITY
 
@@ -77,22 +78,17 @@ class RandomK(CodecWithDensity):
     def rule(self, size: int, step: Step, workers: range) -> Drawn | None:
         if self.unbiased:
             return None  # kernels do not multiply values
-        draws = workers if not self.shared_coordinates else range(1)
-        positions = np.array([self._draw(size, step._replace(worker=worker)) for worker in draws])
+        draws = self._draws(size, step, workers)
+        return _drawn(np.stack([distinct_coordinates(*own).numpy() for own in draws]), size)
 
-        def payload(values: Tensor, num_rows: int) -> Sparse:
-            columns = positions.repeat(num_rows // len(positions), 0)
-            return Sparse(values, as_indices(columns.ravel(), size, values.device))
-
-        return Drawn(positions, _UNROTATED, payload)
+    def rule_on(self, device: torch.device, size: int, step: Step, workers: range) -> Drawn | None:
+        if self.unbiased or not are_drawn_on(device, size, self.elements_at(step, size)):
+            return self.rule(size, step, workers)
+        draws = self._draws(size, step, workers)
+        return _drawn(torch.stack([coordinates_on(*own, device) for own in draws]), size)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        drawn = (
-            step.derive_seed(shared=self.shared_coordinates),
-            x.numel(),
-            self.elements_at(step, x.numel()),
-        )
-        where = coordinates_on(*drawn, x.device)
+        where = coordinates_on(*self._draw(x.numel(), step), x.device)
         if not self.unbiased:
             return take(x, where)
         kept, share = x.index_select(0, where), x.numel() / max(1, len(where))
@@ -108,7 +104,21 @@ class RandomK(CodecWithDensity):
     def variance_bound(self, size: int, step: Step) -> float:
         return size / self.elements_at(step, size) - 1 if self.unbiased else math.inf
 
-    def _draw(self, size: int, step: Step) -> np.ndarray:
-        """Ascending positions, [k] int64."""
-        k = self.elements_at(step, size)
-        return distinct_coordinates(step.derive_seed(shared=self.shared_coordinates), size, k).numpy()
+    def _draw(self, size: int, step: Step) -> tuple[int, int, int]:
+        """The arguments of ``distinct_coordinates``."""
+        return step.derive_seed(shared=self.shared_coordinates), size, self.elements_at(step, size)
+
+    def _draws(self, size: int, step: Step, workers: range) -> list[tuple[int, int, int]]:
+        """The same of every worker, or one of all."""
+        draws = workers if not self.shared_coordinates else range(1)
+        return [self._draw(size, step._replace(worker=worker)) for worker in draws]
+
+
+def _drawn(positions: np.ndarray | Tensor, size: int) -> Drawn:
+    def payload(values: Tensor, num_rows: int) -> Sparse:
+        times = num_rows // len(positions)
+        if isinstance(positions, Tensor):
+            return Sparse(values, positions.repeat(times, 1).ravel().to(index_dtype(size)))
+        return Sparse(values, as_indices(positions.repeat(times, 0).ravel(), size, values.device))
+
+    return Drawn(positions, _UNROTATED, payload)

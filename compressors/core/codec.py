@@ -151,6 +151,10 @@ class Codec:
         """The selection among ``size`` elements as data for compiled loops; ``encode`` is the definition."""
         return None
 
+    def rule_on(self, device: torch.device, size: int, step: Step, workers: range) -> Rule | None:
+        """The same for loops on ``device``, which may get positions that were drawn there."""
+        return self.rule(size, step, workers)
+
     def rounding(self, size: int, step: Step) -> Rounding | None:
         """The rounding of ``size`` elements as data for compiled loops; ``encode`` is the definition."""
         return None

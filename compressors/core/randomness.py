@@ -54,10 +54,15 @@ def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
 
 @lru_cache(maxsize=4)
 def coordinates_on(seed: int, size: int, count: int, device: torch.device) -> Tensor:
-    """``distinct_coordinates`` on ``device``, where many are drawn; a host takes 50 ms for a million."""
-    if device.type == "cpu" or count < MANY or 4 * count >= size:
-        return distinct_coordinates(seed, size, count).to(device, non_blocking=True)
-    return draw_coordinates(seed, size, count, device)
+    """``distinct_coordinates`` on ``device``."""
+    if are_drawn_on(device, size, count):
+        return draw_coordinates(seed, size, count, device)
+    return distinct_coordinates(seed, size, count).to(device, non_blocking=True)
+
+
+def are_drawn_on(device: torch.device, size: int, count: int) -> bool:
+    """Whether coordinates are drawn on ``device``, as many are; a host takes 50 ms for a million."""
+    return device.type != "cpu" and count >= MANY and 4 * count < size
 
 
 def draw_coordinates(seed: int, size: int, count: int, device: torch.device) -> Tensor:

@@ -6,7 +6,7 @@ the same class. A quantiser has ``rounding(size, step)`` instead, for one vector
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -43,7 +43,8 @@ class Largest(NamedTuple):
 class Drawn(NamedTuple):
     """Entries at positions that do not depend on values."""
 
-    positions: np.ndarray  # [R, k] int64, ascending, one row per worker or one for all
+    # [R, k] int64, ascending, one row per worker or one for all; a tensor if they were drawn on a device
+    positions: Any
     rotations: np.ndarray  # [R] int64, the j-th position's value goes to place (j + rotation) mod k
     payload: Callable[[Tensor, int], tuple[Tensor, ...]]  # of values [R k] of R workers, in order
 

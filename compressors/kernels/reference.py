@@ -228,7 +228,7 @@ def rules_of(
 ) -> list[Any] | None:
     """The rules of all segments, of one class; None if a codec has no rule, or one of another class."""
     rules = [
-        codec.rule(given.size, step, workers)
+        codec.rule_on(given.rows.device, given.size, step, workers)
         for codec, given, step in zip(codecs, inputs, steps, strict=True)
     ]
     known = [rule for rule in rules if rule is not None]

@@ -112,8 +112,7 @@ def take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Ta
     draws, rotations, sizes = table.host.draws([rule.positions.shape for rule in rules])
     for rule, own in zip(rules, rotations, strict=True):
         own[:] = rule.rotations % max(1, rule.positions.shape[1])  # DEFT and MiCRO may choose no position
-    drawn_from = np.concatenate([rule.positions.ravel() for rule in rules]).astype(np.int32)
-    positions = upload(drawn_from, table.device)
+    positions = _joined([rule.positions.ravel() for rule in rules], table.device)
     of_rows = (upload(draws, table.device), table.rows, positions)
     values = factor.new_empty(sum(sizes))
     tiles = -(-max(rule.positions.shape[1] for rule in rules) // TILE)
@@ -125,7 +124,21 @@ def take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Ta
     return values.split(sizes), [None] * len(sizes), sent, totals_of(table)
 
 
+def _joined(positions: list[Any], device: torch.device) -> Tensor:
+    """Positions on the host, or on the device, as one tensor, int32."""
+    if any(isinstance(own, Tensor) for own in positions):
+        parts = (own if isinstance(own, Tensor) else upload(own, device) for own in positions)
+        return torch.cat([own.int() for own in parts])
+    return upload(np.concatenate(positions).astype(np.int32), device)
+
+
 def _per_layer(rule: Drawn, edges: np.ndarray, num_workers: int) -> np.ndarray:
-    """Number of positions in each layer, [W, L]."""
+    """Number of positions in each layer, [W, L]; the host waits for those of several layers on the device."""
+    if isinstance(rule.positions, Tensor):
+        if len(edges) == 2:
+            return np.full((num_workers, 1), rule.positions.shape[1])
+        inner = upload(np.array(edges), rule.positions.device).repeat(len(rule.positions), 1)
+        places = torch.searchsorted(rule.positions, inner).cpu().numpy()
+        return np.diff(places).repeat(num_workers // len(places), 0)
     counts = [np.diff(np.searchsorted(row, edges)) for row in rule.positions]
     return np.stack(counts).repeat(num_workers // len(counts), 0)

@@ -15,7 +15,9 @@ import torch
 from few_digits import DEVICE, few_digits, segment
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from compressors import random_k
 from compressors.api import Codec, Input, Segment, Step, inputs_of
+from compressors.core import randomness
 from compressors.core.codec import Compressed
 from compressors.core.norms import layer_norms, squared_norm
 from compressors.core.payloads import Sparse
@@ -137,6 +139,22 @@ def require_equal(kernels: GpuKernels, codec: object, dtype: torch.dtype, ties: 
         assert found.sent.tolist() == positions_in_layers(expected, other)
         assert torch.equal(found.error, layer_norms(rows, segment.edges))
         assert torch.equal(found.input_norm, norms)
+
+
+@pytest.mark.parametrize("codec", ["random", "own random"])
+def test_positions_drawn_on_the_device(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of two segments, one of which has several layers; those of one entry are drawn on the host."""
+    taken: list[bool] = []
+
+    def on_device(device: torch.device, size: int, count: int) -> bool:
+        taken.append(4 * count < size)
+        return taken[-1]
+
+    monkeypatch.setattr(random_k, "are_drawn_on", on_device)
+    monkeypatch.setattr(randomness, "are_drawn_on", lambda device, size, count: 4 * count < size)
+    randomness.coordinates_on.cache_clear()
+    require_equal(GpuKernels(), CODECS[codec], torch.float32, False)
+    assert taken == [True, False, True]
 
 
 @pytest.mark.parametrize("ties", [False, pytest.param(True, marks=pytest.mark.slow)])
