@@ -125,6 +125,9 @@ def test_the_paper_at_a_glance_has_presets_and_commands_that_exist_and_numbers_w
         assert (ROOT / f"conf/experiment/{name}.yaml").is_file(), name
     for row in cells:
         require_command(row[2].strip("`"))
+        if estimated := re.match(r"(\d+) runs, ([\d.]+) hours", row[3]):
+            sweep = (ROOT / f"sweeps/{row[2].rpartition('=')[2].strip('`')}.yaml").read_text()
+            assert f"# {estimated[1]} runs, " in sweep and f"# {estimated[2]} hours on a GPU" in sweep, row[2]
     number = re.compile(r"\d+\.\d+(?:e-\d+)?")
     told = {float(word) for word in number.findall((ROOT / "results/compare/paper.yaml").read_text())}
     assert {float(word) for row in cells for word in number.findall(row[4])} <= told

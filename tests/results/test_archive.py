@@ -168,4 +168,6 @@ def test_a_page_follows_from_its_archive(study: str, tmp_path: Path) -> None:
     assert main(["archive", study, "--unpack", "--root", str(outputs)]) == 0
     words = ["study", study, "--root", str(outputs), "--table", str(page), "--figures", str(tmp_path)]
     assert main(words) == 0
-    assert page.read_text() == (PAGES / study / f"{study}.md").read_text()
+    kept = [path for ending in ("md", "json") for path in (PAGES / study).glob(f"{study}.{ending}")]
+    for path in kept:
+        assert (tmp_path / path.name).read_text() == path.read_text(), path.name
