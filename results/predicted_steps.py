@@ -205,8 +205,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def cost_of(row: list[Any]) -> Cost:
-    name, all_reduced, gathered, seconds, rounds = row
-    return Cost(name, all_reduced, gathered, Line(*seconds), Line(*rounds))
+    name, all_reduced, gathered, seconds, rounds, *steps = row
+    return Cost(name, all_reduced, gathered, Line(*seconds), Line(*rounds), *steps)
 
 
 def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int | None, list[Cost], float]:

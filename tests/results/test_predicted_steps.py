@@ -11,12 +11,13 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
+from trainers.network_model.step_times import Cost, Line
 
 main = command_of_results("breakeven")
 COSTS = [
-    ["dense", 4e7, 0.0, [0.002, 0.0], [0.0, 2.0]],
-    ["fp16", 2e7, 0.0, [0.01, 0.0], [0.0, 2.0]],
-    ["top_k", 0.0, 8e4, [0.02, 0.001], [2.0, 0.0]],
+    Cost("dense", 4e7, 0.0, Line(0.002), Line(0.0, 2.0)),
+    Cost("fp16", 2e7, 0.0, Line(0.01), Line(0.0, 2.0)),
+    Cost("top_k", 0.0, 8e4, Line(0.02, 0.001), Line(2.0)),
 ]
 ANSWER = {
     "compute_seconds": 0.05,
