@@ -166,7 +166,9 @@ def with_fsdp(process: int, processes: int, replicas: int, *methods: str) -> dic
             weights = script.run(0, STEPS)
         link = script.state.ledger.total_counts.link_bytes[0].tolist()
         metrics = script.state.metrics()
-        found[method] = {"weights": weights, "metrics": metrics, "messages": sum(messages), "link": link}
+        own = sorted({name.split("/")[1] for name in script.state.state_dict() if name.startswith("worker/")})
+        found[method] = {"weights": weights, "metrics": metrics, "saved_as": own}
+        found[method] |= {"messages": sum(messages), "link": link}
     return found
 
 

@@ -79,6 +79,7 @@ def test_each_replica_has_its_own_reduce_scatter(method: str, replicated: Found)
         assert found["metrics"]["compression/total_error"] == pytest.approx(mean, rel=1e-12, abs=1e-30)
     of_processes = [own[method] for own in replicated]
     assert [own["messages"] for own in of_processes] == [own["link"][0] for own in of_processes]
+    assert [own["saved_as"] for own in of_processes] == [["0"], ["1"], ["2"], ["3"]]
 
 
 def test_half_precision_is_added_in_fp32() -> None:
