@@ -82,9 +82,9 @@ class Training:
         communicator = Communicator(setting.workers, device=self.device)
         reducer = build_reducer(METHODS[setting.method](), layout.num_parameters, ErrorFeedback)
         communicator.declare_kinds(reducer.kinds)
-        checks = not sees_faults(layout)
-        gradients = WorkerGradients(self.model, loss, layout, communicator, seed=0, checks=checks)
         self.ledger = Ledger(layout, communicator, reducer)
+        checks = not sees_faults(self.ledger)
+        gradients = WorkerGradients(self.model, loss, layout, communicator, seed=0, checks=checks)
         self.step = ExplicitStep(gradients, reducer, layout, communicator, self.ledger, seed=0)
         self.optimizer = sgd(self.model, lr=RATE, momentum=0.9, weight_decay=1e-4)
         self.batches = [_batch(shape, size, self.device) for _ in range(setting.workers)]
