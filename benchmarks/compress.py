@@ -3,6 +3,9 @@
     python benchmarks/compress.py [--scope layer|global] [--methods NAME ...] [--workers 1] [--rounds 7]
     python benchmarks/compress.py --memory [--workers 8]
 
+With ``--residuals cpu`` or ``bf16``, residuals are in this memory between steps. On a CPU ``cpu`` moves
+nothing.
+
 Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in one
 process, and of references on the same segments: an in-place add, ``torch.topk(x.abs(), k)`` and the ledger's
 ``squared_norm``. The results are medians over rounds (``rounds.py``) of normal gradients and residuals of
@@ -33,7 +36,7 @@ from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
 from compressors.build import PLAIN, build_reducer
 from compressors.core.norms import squared_norm
 from compressors.encoding.settings import Encoding
-from compressors.feedback import ErrorFeedback, Memory
+from compressors.feedback import ErrorFeedback, Memory, StoredResidual
 from contract.cases import configured
 from trainers.comm.communicator import Communicator
 from trainers.step.layout import SCOPES, WHOLE, Layout
@@ -49,9 +52,13 @@ class Case(NamedTuple):
     name: str
     settings: dict[str, bool]
 
-    def reducer(self, density: float, num_parameters: int, wire: Encoding = PLAIN) -> Reducer:
-        """The method with error feedback."""
-        return build_reducer(self.method(density), num_parameters, ErrorFeedback, encoding=wire)
+    def reducer(
+        self, density: float, num_parameters: int, wire: Encoding = PLAIN, residuals: str = "device"
+    ) -> Reducer:
+        """The method with error feedback, and ``residuals`` in this memory if it has any."""
+        reducer = build_reducer(self.method(density), num_parameters, ErrorFeedback, encoding=wire)
+        is_stored = residuals != "device" and reducer.keeps_residual
+        return StoredResidual(reducer, memory=residuals) if is_stored else reducer
 
     def method(self, density: float) -> Any:
         """The codec or reducer of the yaml; a threshold keeps a fraction ``density`` of normal draws."""
@@ -159,7 +166,9 @@ def measure(scope: str, options: argparse.Namespace) -> None:
     drawn = torch.randn(flat.shape, generator=torch.Generator().manual_seed(0))
     communicator = Communicator(options.workers)
     reductions = {
-        str(case): Reduction(case.reducer(density, flat.shape[1]), segments, communicator)
+        str(case): Reduction(
+            case.reducer(density, flat.shape[1], residuals=options.residuals), segments, communicator
+        )
         for case in cases(options.methods)
     }
 
@@ -189,7 +198,7 @@ def memory_of(case: Case, scope: str, options: argparse.Namespace) -> dict[str, 
     flat, segments = gradients(layout, options.workers, options.elements)
     flat.normal_()
     with_gradients = resident("VmRSS") - before
-    reducer = case.reducer(options.density, flat.shape[1])
+    reducer = case.reducer(options.density, flat.shape[1], residuals=options.residuals)
     state = reducer.init(segments)
     reduced, peak = None, 0
     for step in range(MEMORY_STEPS):  # keeps the last step's mean, like ``.grad`` in training
@@ -236,6 +245,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, help="W, in one process; default 1, with --memory 8")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--residuals", choices=("device", "cpu", "bf16"), default="device")
     parser.add_argument("--memory", action="store_true")
     options = parser.parse_args()
     options.workers = options.workers or (8 if options.memory else 1)

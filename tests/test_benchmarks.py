@@ -15,7 +15,9 @@ def test_compress_builds_every_method() -> None:
 
 
 def test_compress_measures_methods_beside_references(capsys: pytest.CaptureFixture) -> None:
-    options = Namespace(methods=["none", "top_k"], density=0.01, workers=2, elements=1000, rounds=1)
+    options = Namespace(
+        methods=["none", "top_k"], density=0.01, workers=2, elements=1000, rounds=1, residuals="bf16"
+    )
     compress.measure("global", options)
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     sent = {row[0]: row[-1] for row in rows}

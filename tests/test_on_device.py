@@ -21,12 +21,13 @@ from device_runs import (
     train_all,
     with_hook,
 )
-from own_script import by_hand
+from own_script import by_hand, network, reducer_for
 from pretended_device import Wait
 from pretended_nccl import as_groups, require_met
 from processes import run_in_processes
 
 from compressors.api import Codec
+from compressors.feedback import StoredResidual
 
 METHODS = methods()
 # The first case of each method
@@ -190,14 +191,17 @@ def test_processes_keep_the_rules_of_nccl(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_hook_on_the_device(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", [None, "cpu", "bf16"])
+def test_the_hook_on_the_device(memory: str | None, tmp_path: Path) -> None:
+    reducer = reducer_for(network())
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    expected, _ = by_hand(2, HOOK_STEPS)
+    expected, _ = by_hand(2, HOOK_STEPS, memory and StoredResidual(reducer, memory=memory))
     torch.set_num_threads(threads)
-    results = run_in_processes(with_hook, 2, str(tmp_path), HOOK_STEPS)
+    results = run_in_processes(with_hook, 2, str(tmp_path), HOOK_STEPS, memory)
     for result in results:
         assert torch.equal(result["weights"], expected)
+        assert result["devices"] == {"cpu" if memory == "cpu" else "cuda"}
         in_hook = [Wait(*own) for own in result["waits"] if "trainers/hooks/state.py:reduce" in own[2]]
         assert {part_of(wait) for wait in in_hook} == {"reduction", "trial"}  # the first step tries kernels
         others = len(result["waits"]) - len(in_hook)

@@ -6,6 +6,7 @@ from compressors.feedback.ef21_sgdm import EF21SGDM
 from compressors.feedback.error_feedback import DecayedFeedback, ErrorFeedback, Memory
 from compressors.feedback.momentum_correction import MomentumCorrection
 from compressors.feedback.none import no_feedback
+from compressors.feedback.stored_residual import StoredResidual
 
 __all__ = [
     "DIANA",
@@ -15,5 +16,6 @@ __all__ = [
     "ErrorFeedback",
     "Memory",
     "MomentumCorrection",
+    "StoredResidual",
     "no_feedback",
 ]

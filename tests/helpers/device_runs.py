@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reducer
 from compressors.build import build_reducer
+from compressors.feedback import StoredResidual
 from contract.cases import Case, cases_in, cases_of
 from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
@@ -263,12 +264,13 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def with_hook(process: int, processes: int, folder: str, steps: int) -> dict[str, Any]:
+def with_hook(process: int, processes: int, folder: str, steps: int, memory: str | None) -> dict[str, Any]:
     """A user's script with DistributedDataParallel and the hook, on the device."""
     with pretended_device() as waits, pretended_nccl(f"{folder}/meeting", process, processes) as calls:
         model = network().to("cuda")
         ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
-        state = CompressionState(reducer_for(model), model)
+        reducer = reducer_for(model)
+        state = CompressionState(reducer if memory is None else StoredResidual(reducer, memory=memory), model)
         ddp_model.register_comm_hook(state, disguised(compression_hook))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         waits.clear()
@@ -279,4 +281,5 @@ def with_hook(process: int, processes: int, folder: str, steps: int) -> dict[str
             optimizer.step()
         found = [list(wait) for wait in waits]
         result = {"weights": weights(model).cpu(), "calls": as_plain(calls), "waits": found}
+        result["devices"] = {residual.device.type for residual in state.state.residual.values()}
         return result | {"summary": state.summary()}

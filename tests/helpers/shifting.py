@@ -1,4 +1,4 @@
-"""Some steps of feedback with shifts or momentum, by four workers in any number of processes."""
+"""Some steps of several kinds of feedback, by four workers in any number of processes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compressors.api import Reducer, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.feedback import DIANA, EF21, EF21SGDM, MomentumCorrection
+from compressors.feedback import DIANA, EF21, EF21SGDM, ErrorFeedback, MomentumCorrection, StoredResidual
 from compressors.qsgd import QSGD
 from compressors.top_k import TopK
 from contract.cases import segment
@@ -24,6 +24,7 @@ FEEDBACKS: dict[str, Callable[[], Reducer]] = {
     "momentum_correction": lambda: build_reducer(
         TopK(density=0.1), SIZE, partial(MomentumCorrection, scale="step")
     ),
+    "stored": lambda: StoredResidual(build_reducer(TopK(density=0.1), SIZE, ErrorFeedback), memory="bf16"),
 }
 
 

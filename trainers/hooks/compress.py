@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.api import Codec, Reduced, Reducer
 from compressors.build import build_reducer
 from compressors.core.density import Constant
+from compressors.feedback import StoredResidual
 from compressors.named import feedback as feedback_named
 from compressors.named import method
 from trainers.hooks.buckets import reduced_parameters
@@ -30,6 +31,7 @@ def compress(
     scaler: Scaler | None = None,
     clip_norm: float | None = None,
     inspect: Callable[[Reduced], None] | None = None,
+    memory: str = "device",
     within: Within = None,
     **settings: Any,
 ) -> CompressionState:
@@ -37,11 +39,12 @@ def compress(
 
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
     name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
-    parameter is compressed separately. The density of a threshold (``hard_threshold``) sets lambda by the
-    paper's rule; the density that is sent follows from the gradients, and can be far from it: after 100
-    steps, a line says so if it is more than 3 times as much. The other arguments, also ``within`` for
-    compression between nodes alone, are those of ``CompressionState``. Raises ``ValueError``, one line, for
-    unsuitable arguments.
+    parameter is compressed separately. Residuals are kept between steps by the ``memory``: on the
+    ``"device"``, in ``"cpu"`` memory, or rounded to ``"bf16"`` (``compressors.feedback.StoredResidual``). The
+    density of a threshold (``hard_threshold``) sets lambda by the paper's rule; the density that is sent
+    follows from the gradients, and can be far from it: after 100 steps, a line says so if it is more than 3
+    times as much. The other arguments, also ``within`` for compression between nodes alone, are those of
+    ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
     """
     kind = type(ddp_model)
     if not issubclass(kind, DistributedDataParallel):
@@ -56,7 +59,7 @@ def compress(
         )
     module = ddp_model.module
     size = sum(p.numel() for p in reduced_parameters(module).values() if p.requires_grad)
-    reducer, density = chosen_reducer(compressor, settings, feedback, size)
+    reducer, density = chosen_reducer(compressor, settings, feedback, size, memory)
     state = CompressionState(
         reducer,
         module,
@@ -81,6 +84,7 @@ def chosen_reducer(
     settings: Mapping[str, Any],
     feedback: Feedback,
     num_parameters: int,
+    memory: str = "device",
 ) -> tuple[Reducer, float | None]:
     """The reducer of these arguments of ``compress``, and the constant density that was asked for, if any.
 
@@ -99,7 +103,8 @@ def chosen_reducer(
     around = feedback_named(feedback) if isinstance(feedback, str) else feedback
     is_constant = isinstance(getattr(chosen, "schedule", Constant()), Constant)
     density = getattr(chosen, "density", None) if is_constant else None
-    return build_reducer(chosen, num_parameters, around), density
+    reducer = build_reducer(chosen, num_parameters, around)
+    return reducer if memory == "device" else StoredResidual(reducer, memory=memory), density
 
 
 def _advice(model: object) -> str:

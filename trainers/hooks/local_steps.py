@@ -45,6 +45,7 @@ def local(
     seed: int = 0,
     process_group: dist.ProcessGroup | None = None,
     inspect: Callable[[Reduced], None] | None = None,
+    memory: str = "device",
     **settings: Any,
 ) -> "LocalState":
     """Local steps of ``model``, a plain module in each process, by ``optimizer``; returns their state.
@@ -68,7 +69,7 @@ def local(
     if not all(id(p) in known for group in optimizer.param_groups for p in group["params"]):
         raise ValueError("local needs an optimizer of the model's parameters alone")
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    reducer, density = chosen_reducer(compressor, settings, feedback, size)
+    reducer, density = chosen_reducer(compressor, settings, feedback, size, memory)
     device = next(model.parameters()).device
     rank, n = dist.get_rank(process_group), dist.get_world_size(process_group)
     communicator = Communicator(n, rank=rank, world_size=n, device=device, group=process_group)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from compressors.api import Reducer, State, Wrapper
+from compressors.feedback import StoredResidual
 from trainers.checkpoint.shares import blend, shares
 from trainers.checkpoint.tree import described, walk
 from trainers.comm.communicator import Communicator
@@ -142,8 +143,13 @@ def _facts(state: HookState) -> Tensors:
 
 def _feedback(reducer: Reducer) -> str:
     """The wrappers with their settings, on which the unit and the meaning of a residual depend."""
-    wrappers = [layer for layer in reducer.layers() if isinstance(layer, Wrapper)]
+    wrappers = [layer for layer in reducer.layers() if isinstance(layer, Wrapper) and not _is_on_cpu(layer)]
     return " around ".join(map(_without_inner, wrappers)) or "none"
+
+
+def _is_on_cpu(wrapper: Wrapper) -> bool:
+    """Whether it only moves residuals, whose meaning it does not change."""
+    return isinstance(wrapper, StoredResidual) and wrapper.memory == "cpu"
 
 
 def _without_inner(wrapper: Wrapper) -> str:

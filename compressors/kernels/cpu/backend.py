@@ -10,6 +10,7 @@ from torch import Tensor
 
 from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse
+from compressors.core.randomness import hash_keys
 from compressors.core.rules import Drawn
 from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu import (
@@ -17,6 +18,7 @@ from compressors.kernels.cpu import (
     guessing,
     magnitudes,
     measuring,
+    quantising,
     rounding,
     searching,
     sums,
@@ -97,6 +99,11 @@ class CpuKernels(Backend):
             super().decode(codec, payload, out, step)
         else:
             rounding.decode(rounding_of_out, payload, out.numpy())
+
+    def random_bits(self, seed: int, size: int, device: torch.device) -> Tensor:
+        words = np.empty(size, dtype=np.uint32)
+        quantising.draw(words, *hash_keys(seed))
+        return torch.from_numpy(words.view(np.int32))
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]

@@ -27,6 +27,13 @@ def hashed(place, first, second):
     return np.uint32(word ^ (word >> np.uint32(15)))
 
 
+@compiled
+def draw(words, first, second):
+    """Fill ``words`` [d] uint32 with ``random_bits``."""
+    for place in range(len(words)):
+        words[place] = hashed(place, first, second)
+
+
 @njit(inline="always")
 def uniform(place, first, second):
     """``uniform`` in float32 at a place."""

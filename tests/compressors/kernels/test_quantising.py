@@ -47,6 +47,13 @@ def vector(size: int) -> torch.Tensor:
     return x
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_random_bits(size: int) -> None:
+    device = torch.device("cpu")
+    found = [backend.random_bits(12345, size, device) for backend in (KERNELS, REFERENCE)]
+    assert torch.equal(*found)
+
+
 @every_codec
 def test_equals_reference(codec: Codec) -> None:
     for size in SIZES:
