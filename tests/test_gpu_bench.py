@@ -91,6 +91,7 @@ def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
         return [found._replace(payloads=[own._replace(values=own.values + 1) for own in found.payloads])]
 
     monkeypatch.setattr(GpuKernels, "compress", forgets)
+    torch.manual_seed(0)  # in 1 % of draws no entry reaches the threshold
 
     def check(options: Options, record: Any) -> None:
         selection.check_size(options, record, "tiny", 4400)
