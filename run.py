@@ -4,8 +4,13 @@ See `python run.py --help`.
 """
 
 import sys
+from importlib.util import find_spec
 
 if __name__ == "__main__":  # before the slow imports below: Ctrl-C within them would print a traceback
+    if find_spec("hydra") is None:  # often another Python than that of .venv
+        sys.exit(
+            f"error: hydra is not installed for {sys.executable}: activate .venv or pip install -e '.[lab]'"
+        )
     try:
         from trainers.launch.stopping import begin_command
 

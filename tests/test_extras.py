@@ -1,6 +1,7 @@
 """Extras of pyproject.toml: their packages, messages about missing ones, runs without Weights & Biases."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -55,6 +56,12 @@ def test_results_name_the_extra_that_is_missing(
     assert command_of_results()(["figures", str(tmp_path)]) == 1
     said = f"error: results needs {package}, which is not installed: pip install -e '.[{extras}]'\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_python_without_packages_is_refused_in_one_line() -> None:
+    done = subprocess.run([sys.executable, "-S", "run.py"], cwd=ROOT, capture_output=True, text=True)
+    said = f"error: hydra is not installed for {sys.executable}: activate .venv or pip install -e '.[lab]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
 
 
 @pytest.mark.parametrize("word", ["tracker=wandb", "tracker.mode=online"])
