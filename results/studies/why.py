@@ -17,7 +17,7 @@ from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores
 from results.studies.league.tasks import BASELINE, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import PREFIX, outcome_of, trial_of
-from trainers.identity.values import DEFAULTS
+from trainers.identity.identity import DEFAULTS
 
 CIFAR10, OWN = "cifar10_", "why_"  # beginnings of the names of runs, beside the league's
 FEWEST = 6  # methods of a comparison
