@@ -18,6 +18,7 @@ REFUSED = {  # words: the end of the line, or a part of it
     "trainer.epoch=3": f"Could not override 'trainer.epoch': {NO_SETTING} trainer.epochs?",
     "compressor=topk": "Could not find 'compressor/topk'; did you mean compressor=top_k? There are",
     "feedback=false": "none, got false; did you mean feedback=none?",
+    "local.outer.lr=1": "this choice of local has no settings; --help lists the others",
     "data.root=x": "Could not override 'data.root': digits reads no files",
     "hydra/sweeper=optuna": "Could not find 'hydra/sweeper/optuna', which needs its plugin: pip install "
     "hydra-optuna-sweeper",

@@ -45,6 +45,8 @@ def refusal_of_setting(key: str, word: str, config: Config) -> str:
         return f"Could not override '{key}': {data} reads no files"
     if name in targets.settings_of(config, group):
         return f"Could not override '{key}', which no config file sets; to set it, type +{word}"
+    if isinstance(part := config.get(group), dict) and not {*part} - {"_target_", "_partial_"}:
+        return f"Could not override '{key}': this choice of {group} has no settings; --help lists the others"
     advice = question(nearest_settings(key, config)) or "; --help lists the settings"
     return f"Could not override '{key}': there is no such setting{advice}"
 
