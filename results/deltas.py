@@ -1,4 +1,4 @@
-"""What a lossless delta between two checkpoints would save, by group of tensors.
+"""Savings of a lossless delta between two checkpoints, by group of tensors.
 
     python -m results deltas OLD NEW --dtype bfloat16
 
