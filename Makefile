@@ -6,6 +6,7 @@
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
 #   league           every method at three byte budgets on four tasks, all tuned in the same way, three seeds; some twenty hours
+#   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, five seeds; some three hours on one core
 #   main             the main job with four methods and three seeds; half an hour
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
 #   why              measures of the finished runs of league and cifar10 beside their quality, and Top-k of two scopes; minutes
@@ -22,7 +23,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := cifar10 convex lambda_vs_k league main regret why wikitext2
+STUDIES := cifar10 convex lambda_vs_k league local main regret why wikitext2
 .PHONY: run test test-slow format dist docs gpu paper $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -40,7 +41,7 @@ test-slow: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile
 
 # Finished runs are not run again.
-convex lambda_vs_k main regret: $(RESULTS)
+convex lambda_vs_k local main regret: $(RESULTS)
 	.venv/bin/python -m sweeps $@ $(ARGS)
 	.venv/bin/python -m results study $@
 

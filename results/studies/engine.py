@@ -3,10 +3,10 @@
 study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
 ``primary`` and ``comparisons``, pairs of methods, compared by the first measure; ``margin``, by metric,
-within which two methods are as good; ``figures``, curves over epochs. ``code`` lists what
-results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json beside it, or
-``training`` for a study without a sweep. A template's paragraphs are wrapped, except texts with the filter
-``line``.
+within which two methods are as good; ``figures``, curves over epochs and points of two measures. ``code``
+lists what results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json
+beside it, or ``training`` for a study without a sweep. A template's paragraphs are wrapped, except texts with
+the filter ``line``.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from results.compare.measures import LINK_BYTES, Measure, num_parameters, qualit
 from results.compare.statistics import FEWEST_SEEDS, WITHOUT_INTERVAL
 from results.escaping import code, in_markdown
 from results.figures import metrics, sheet
-from results.figures.description import curves
+from results.figures.description import curves, points
 from results.figures.groups import Group, groups, other_seeds, seeds_of, styles_of
 from results.figures.panels import MOST_POINTS
 from results.figures.saving import Figures
@@ -84,7 +84,7 @@ def page(
         _functions(told, measures) | names(runs, further),
         runs=runs,
         methods=methods,
-        further=methods_of(folder.name, told, further) if further else {},
+        further=methods_of(folder.name, told, further) if further and "code" not in told else {},
         groups=partial(groups, runs),
         measures=measures,
         looks=looks(told, methods, next(iter(measures.values()))) if methods else [],
@@ -186,6 +186,8 @@ def _has(run: Run, key: str, value: object) -> bool:
         return run.compressor == value
     if key == "matched":  # the name of a threshold in a file of chosen ones
         return run.config["budget"].get("matched", {}).get(value) == settings["threshold"]
+    if key in ("name", "partition"):
+        return (run.config if key == "name" else run.config["data"]).get(key) == value
     return settings.get(key) == value
 
 
@@ -211,15 +213,18 @@ def near(group: Group, compressor: str, share: float) -> tuple[str | None, list[
     ]
 
 
-def figures(name: str, told: Mapping[str, Any], runs: Sequence[Run]) -> Figures:
-    """The curves of study.yaml over epochs, of several methods."""
-    methods = {label: list(own.values()) for label, own in methods_of(name, told, runs).items()}
-    if len(methods) < 2:
-        return
-    labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
+def figures(name: str, told: Mapping[str, Any], runs: Sequence[Run], further: Sequence[Run] = ()) -> Figures:
+    """The figures of study.yaml: curves over epochs and points at the end, of several methods."""
+    found = {label: list(own.values()) for label, own in methods_of(name, told, runs).items()}
+    drawn = {key: metrics.of_measure(measure) for key, measure in measures_of(told).items()}
     for stem, words in told["figures"].items():
-        panels = [
-            curves(methods, metrics.EPOCHS, getattr(metrics, each), MOST_POINTS) for each in words["curves"]
-        ]
+        methods = {label: own for label, own in found.items() if label in words.get("methods", found)}
+        if len(methods) < 2:
+            continue
+        labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
+        panels = [points(methods, drawn[x], drawn[y], families=[]) for x, y in words.get("points", ())]
+        for each in words["curves"]:
+            what = drawn.get(each) or getattr(metrics, each)
+            panels.append(curves(methods, metrics.EPOCHS, what, MOST_POINTS))
         draw = partial(sheet.draw, words["title"], seeds_of(methods), [panels], styles_of(methods), labels)
         yield stem, draw
