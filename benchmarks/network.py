@@ -143,7 +143,7 @@ def jobs_of_runs(options: argparse.Namespace) -> list[Job]:
     overlapped = [str(run.path) for run in runs if may_overlap(run)]
     if overlapped:
         raise Refused(
-            "--runs needs runs that compute and reduce one after the other (without trainer.overlap; dense "
+            "--runs needs runs that compute and reduce one after the other (dense "
             f"training with fewer processes than workers), got {', '.join(overlapped)}"
         )
     return [job_of_run(run, options.set) for run in runs]

@@ -272,8 +272,8 @@ def median_alone(runs: Sequence[Run], seconds: Sequence[float]) -> float:
     alone = [own for own, run in zip(seconds, runs, strict=True) if not may_overlap(run)]
     if not alone:
         raise ValueError(
-            "compute is not known: all runs may overlap it with the reduction, by trainer.overlap or as "
-            "dense training with one worker per process (breakeven takes it as --compute-ms)"
+            "compute is not known: all runs may overlap it with the reduction, as dense training does with "
+            "one worker per process (breakeven takes it as --compute-ms)"
         )
     return statistics.median(alone)
 
@@ -296,10 +296,10 @@ def require_one_computation(runs: list[Run]) -> None:
 
 
 def may_overlap(run: Run) -> bool:
-    """Whether ``time/gradient_seconds`` may contain a part of the reduction: see ``Trainer.overlaps``."""
+    """Whether ``time/gradient_seconds`` may contain a part of the reduction: see ``Training.overlaps``."""
     is_lossless = run.compressor == "none" or run.summary.get("compression/total_error") == 0
     one_each = run.environment.get("processes", 1) == run.workers and local_of(run) == (1, 1)
-    return bool(run.config["trainer"].get("overlap")) or (is_lossless and one_each)
+    return is_lossless and one_each
 
 
 def dense_cost(name: str, all_reduced_bytes: float) -> Cost:

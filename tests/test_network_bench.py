@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from benches import ENVIRONMENT, ROOT, namespaces, needs_root
-from run_folders import write_run
+from run_folders import distributed, write_run
 
 from benchmarks import netns, network
 from benchmarks.pages import Refused
@@ -67,7 +67,7 @@ def test_a_run_is_trained_again_with_its_own_settings_and_costs(tmp_path: Path) 
 def test_runs_that_may_overlap_computation_and_reduction_are_refused(tmp_path: Path) -> None:
     """The times of such a run contain the reduction of the gradient, which the prediction would add again."""
     write_run(tmp_path / "plain", workers=4)
-    write_run(tmp_path / "overlapped", workers=4, trainer={"overlap": True})
+    distributed(write_run(tmp_path / "overlapped", workers=4, compressor="none"), 4)
     with pytest.raises(Refused, match=r"one after the other .*, got \S+overlapped/\S+$"):
         network.jobs_of_runs(Namespace(runs=[tmp_path], set=[]))
 

@@ -69,7 +69,7 @@ WIRES = ([], ["wire.indices=auto"], ["wire.indices=rice", "wire.values=int8"], [
 TOGETHER = [
     (method, [REFERENCE, "trainer.steps=2", "trainer.batch_size=64", *layout])
     for method in ("none", "hard_threshold", "ok_topk")  # the last one gathers entries that are on the host
-    for layout in (["workers=4"], ["workers=2", "trainer.overlap=true", "trainer.bucket_megabytes=1e-4"])
+    for layout in (["workers=4"], ["workers=2"])
 ]
 # Waits allowed outside of steps: copies of data and model to the device, and of metrics from it
 ALLOWED = {
@@ -274,7 +274,6 @@ def test_every_method_keeps_the_rules_of_nccl(tmp_path: Path, processes: int) ->
     layouts = (
         [f"workers={2 * processes}"],
         [f"workers={processes}"],
-        [f"workers={processes}", "trainer.overlap=true", "trainer.bucket_megabytes=1e-4"],
         [f"workers={processes}", "wire.values=bf16"],
     )
     trainings = [

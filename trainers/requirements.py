@@ -1,7 +1,5 @@
 """Requirements on the combination of settings, data, model and method of a training."""
 
-from collections.abc import Sequence
-
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -24,8 +22,6 @@ from trainers.training import Training
 def require_trainable(training: Training) -> None:
     """Raise ``ValueError`` for parts that cannot be trained together."""
     settings = training.settings
-    if settings.overlap:
-        _require_overlappable_trainer(training)
     if training.local is not None:
         _require_local_steps(training)
     if training.diagnostics.names:
@@ -63,35 +59,6 @@ def _refuse_settings_without_effect(training: Training) -> None:
     )
 
 
-def require_overlap_settings(
-    num_workers: int, num_processes: int, scope: str, diagnostics: Sequence[str]
-) -> None:
-    """Raise ``ValueError`` for settings with which a step cannot reduce the gradient bucket by bucket."""
-    if num_workers > num_processes:
-        raise ValueError(
-            f"trainer.overlap needs one worker per process: workers={num_workers} "
-            f"but processes={num_processes}"
-        )
-    if scope == "global":
-        raise ValueError(
-            "trainer.overlap needs scope=layer: with scope=global compression needs the whole gradient, "
-            "which is known only after the backward pass"
-        )
-    if diagnostics:
-        raise ValueError(
-            f"trainer.overlap cannot be combined with diagnostics={','.join(diagnostics)}, "
-            "which needs the whole gradient: set trainer.overlap=false"
-        )
-
-
-def _require_overlappable_trainer(training: Training) -> None:
-    """Raise ``ValueError`` for a trainer whose step cannot overlap reduction and backward pass."""
-    communicator, names = training.communicator, training.diagnostics.names
-    require_overlap_settings(communicator.size, communicator.world_size, training.layout.scope, names)
-    if training.is_analytic:
-        raise ValueError("trainer.overlap needs a model with a backward pass, but this model has none")
-
-
 def _require_local_steps(training: Training) -> None:
     """Raise ``ValueError`` for settings that cannot be combined with local steps."""
     settings, local = training.settings, training.local
@@ -105,7 +72,6 @@ def _require_local_steps(training: Training) -> None:
                 raise ValueError(f"local.fragments={local.fragments} cannot be combined with {what}")
         fragments_of(training.layout.sizes, local.fragments)
     combinations = {
-        "trainer.overlap: a synchronisation has no backward pass": settings.overlap,
         "trainer.nonfinite=skip: the moments of the local steps have changed already": (
             settings.nonfinite == "skip"
         ),

@@ -26,12 +26,11 @@ class TrainerSettings:
     evaluate_every: float  # epochs between two evaluations; there is always one at the end
     evaluation_batch_size: int
     clip_norm: float | None  # largest L2 norm of a worker's gradient, before compression
-    overlap: bool  # compress and communicate during the backward pass
     micro_batch_size: int | None = None  # samples per forward and backward pass; None for the whole batch
     precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
     channels_last: bool = False  # convolutions' weights and activations with channels innermost
     average_reset_epochs: float | None = None  # epochs between restarts of the average; None: no average
-    bucket_megabytes: float = 25  # size of a bucket with overlap
+    bucket_megabytes: float = 25  # size of a bucket of a dense step
     nonfinite: str = "stop"  # treatment of a step with a gradient that is not finite
     reduction: str = WORKER_ORDER  # order of additions in ``Communicator.all_reduce_mean``
 
@@ -54,24 +53,13 @@ class TrainerSettings:
             require(value is None or (is_real(value) and value > 0), f"trainer.{name}", "> 0 or null", value)
         valid = is_real(self.bucket_megabytes) and 0 < self.bucket_megabytes <= 2**20
         require(valid, "trainer.bucket_megabytes", "in (0, 2^20]", self.bucket_megabytes)
-        for name in ("overlap", "channels_last"):
-            require_flag(f"trainer.{name}", getattr(self, name))
+        require_flag("trainer.channels_last", self.channels_last)
         known = self.precision in PRECISIONS
         require(known, "trainer.precision", f"one of {', '.join(PRECISIONS)}", self.precision)
         known = self.reduction in REDUCTIONS
         require(known, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", self.reduction)
         known = self.nonfinite in NONFINITE
         require(known, "trainer.nonfinite", f"one of {', '.join(NONFINITE)}", self.nonfinite)
-        if self.overlap and self.nonfinite == "skip":
-            raise ValueError(
-                "trainer.nonfinite=skip cannot be combined with trainer.overlap: "
-                "values that are not finite are found only after their reduction"
-            )
-        if self.overlap and self.clip_norm is not None:
-            raise ValueError(
-                "trainer.clip_norm cannot be combined with trainer.overlap: "
-                "the norm is known only after the backward pass"
-            )
         if self.micro_batch_size is not None:
             size = self.batch_size
             valid = is_count(self.micro_batch_size) and size is not None and size % self.micro_batch_size == 0

@@ -64,9 +64,10 @@ class Training:
 
     @property
     def overlaps(self) -> bool:
-        """Whether a step reduces gradients during its backward pass: as set, or because it costs no time.
+        """Whether a step reduces gradients during its backward pass.
 
         A dense reduction with one worker per process takes no longer in pieces, and has the same result.
+        A compressed one takes longer: docs/decisions.md.
         """
         settings, communicator = self.settings, self.communicator
         needs_whole_gradient = (
@@ -78,7 +79,7 @@ class Training:
             or self.local is not None
         )
         one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
-        return settings.overlap or (one_each and self.reducer.traits.lossless and not needs_whole_gradient)
+        return one_each and self.reducer.traits.lossless and not needs_whole_gradient
 
     @property
     def epochs_per_step(self) -> float:

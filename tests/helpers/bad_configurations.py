@@ -72,8 +72,7 @@ nodes=0
 nodes=two
 nodes=3 workers=4
 nodes=4 workers=12 processes=6
-trainer.bucket_megabytes=0 trainer.overlap=true workers=1
-trainer.overlap=true workers=1 trainer.clip_norm=1
+trainer.bucket_megabytes=0 compressor=none
 trainer.micro_batch_size=3
 compressor=none budget.schedule=exponential
 compressor=hard_threshold budget.schedule=exponential

@@ -152,10 +152,15 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
             "batch_size": 32,
             "log_every": 10,
             "evaluate_every": 1,
-            "overlap": False,
         },
         "tracker": {"_target_": "trainers.run.trackers.open_trackers", "_partial_": True},
     }
+
+
+def distributed(path: Path, processes: int) -> None:
+    """Give a run's environment a number of processes."""
+    environment = json.loads((path / "environment.json").read_text())
+    (path / "environment.json").write_text(json.dumps(environment | {"processes": processes}))
 
 
 def _layers() -> dict[str, dict[str, float]]:

@@ -81,7 +81,6 @@ def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
             evaluate_every=1.0,
             evaluation_batch_size=1,
             clip_norm=None,
-            overlap=False,
         ),
         seed=0,
     )

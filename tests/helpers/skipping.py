@@ -63,7 +63,6 @@ def trainer(
     *,
     nonfinite: str = "skip",
     bad_steps: dict[int, int] = BAD_STEPS,
-    overlap: bool = False,
     dense: bool = False,
     steps: int = STEPS,
 ) -> Training:
@@ -89,7 +88,6 @@ def trainer(
             evaluate_every=1,
             evaluation_batch_size=8,
             clip_norm=None,
-            overlap=overlap,
             nonfinite=nonfinite,
         ),
         seed=7,
@@ -135,10 +133,10 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
     }
 
 
-def stop(process: int, processes: int, overlap: bool, dense: bool) -> dict[str, Any]:
+def stop(process: int, processes: int, dense: bool) -> dict[str, Any]:
     """The error of a training that stops at the first NaN, and its weights after and before that step."""
     communicator, snapshots = Communicator(WORKERS, rank=process, world_size=processes), Snapshots()
-    training = trainer(communicator, nonfinite="stop", overlap=overlap, dense=dense)
+    training = trainer(communicator, nonfinite="stop", dense=dense)
     try:
         run(training, Records(), snapshots)
     except NonFiniteGradientError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from results_commands import command_of_results
-from run_folders import write_run
+from run_folders import distributed, write_run
 
 from results.compare.measures import LINK_BYTES
 from trainers.network_model.step_times import Cost, Line
@@ -157,17 +157,10 @@ def test_compute_of_different_runs_is_refused(
     assert main([*words, "--compute-ms", "50"]) == 0
 
 
-def distributed(path: Path, processes: int) -> None:
-    """Give a run's environment a number of processes."""
-    environment = json.loads((path / "environment.json").read_text())
-    (path / "environment.json").write_text(json.dumps(environment | {"processes": processes}))
-
-
 def test_compute_is_that_of_runs_without_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Gradients of 100 ms per worker; 3 s of a run with overlap, and of dense training, contain a wait."""
+    """Gradients of 100 ms per worker; 3 s of dense training contain a wait."""
     run(tmp_path)
     waits = [{**RECORD, "step": 3, "time/gradient_seconds": 3.0}]
-    write_run(tmp_path, workers=4, compressor="random_k", trainer={"overlap": True}, records=waits)
     distributed(write_run(tmp_path, workers=4, compressor="none", records=waits), 4)
     words = [str(tmp_path), "--bandwidth", "64kbit"]
     assert main(words) == 0
@@ -175,7 +168,6 @@ def test_compute_is_that_of_runs_without_overlap(tmp_path: Path, capsys: pytest.
 
 
 def test_compute_that_is_not_known_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path, workers=4, trainer={"overlap": True}, records=[{**RECORD, "step": 3}])
     exact = [{**RECORD, "step": 3, "compression/total_error": 0.0}]
     distributed(write_run(tmp_path, workers=4, compressor="random_k", records=exact), 4)
     assert main([str(tmp_path), "--bandwidth", "64kbit"]) == 1

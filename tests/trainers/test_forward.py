@@ -107,7 +107,7 @@ def test_micro_batch_size_must_divide_the_batch(size: object) -> None:
     from trainers.settings import TrainerSettings
 
     settings = {"epochs": 1, "steps": None, "batch_size": 4, "log_every": 1, "evaluate_every": 1}
-    settings |= {"evaluation_batch_size": 4, "clip_norm": None, "overlap": False}
+    settings |= {"evaluation_batch_size": 4, "clip_norm": None}
     with pytest.raises(
         ValueError, match=r"trainer\.micro_batch_size must be a divisor of trainer\.batch_size"
     ):

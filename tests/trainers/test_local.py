@@ -175,7 +175,6 @@ def test_fragments_are_of_equal_size_if_possible() -> None:
     ("overrides", "words"),
     [
         (("trainer.nonfinite=skip",), "trainer.nonfinite=skip"),
-        (("trainer.overlap=true", "processes=2"), "trainer.overlap"),
         (("schedule=autolrs",), "schedule=autolrs"),
         (("local.steps=0",), "local.steps must be an integer"),
         (("local.outer.momentum=0",), "local.outer.nesterov needs"),

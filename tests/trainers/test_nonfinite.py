@@ -115,13 +115,10 @@ def test_a_weight_that_is_not_finite_at_the_start_is_no_fault_of_a_step() -> Non
         run(training, Records())
 
 
-@pytest.mark.parametrize(
-    ("processes", "overlap", "dense"),
-    [(1, False, False), (2, False, False), (4, True, False), (4, False, True)],
-)
-def test_all_processes_stop_where_one_has_a_fault(processes: int, overlap: bool, dense: bool) -> None:
+@pytest.mark.parametrize(("processes", "dense"), [(1, False), (2, False), (4, False), (4, True)])
+def test_all_processes_stop_where_one_has_a_fault(processes: int, dense: bool) -> None:
     """No process updates its weights. The error names the first layer with a non-finite gradient."""
-    for found in run_in_processes(stop, processes, overlap, dense):
+    for found in run_in_processes(stop, processes, dense):
         assert found["said"] == "step 3: the gradient of worker 2 is not finite in layer scale"
         for name, weight in found["weights"].items():
             assert torch.equal(weight, found["before"][f"model/{name}"])

@@ -91,7 +91,6 @@ def train(
         evaluate_every=1,
         evaluation_batch_size=1,
         clip_norm=clip_norm,
-        overlap=False,
         average_reset_epochs=average,
     )
     wrap = [ErrorFeedback] if feedback else []

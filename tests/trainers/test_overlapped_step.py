@@ -48,9 +48,8 @@ def parameters() -> list[nn.Parameter]:
 
 
 @pytest.mark.parametrize("megabytes", [1e-6, 0.5, 1.0, 25])
-@pytest.mark.parametrize("first", [1e-6, 1.0])
-def test_buckets_hold_all_parameters_from_the_last_to_the_first(megabytes: float, first: float) -> None:
-    buckets = buckets_of(parameters(), megabytes, first)
+def test_buckets_hold_all_parameters_from_the_last_to_the_first(megabytes: float) -> None:
+    buckets = buckets_of(parameters(), megabytes)
     assert [position for own in buckets for position in own] == [5, 4, 3, 2, 1, 0]
     held = [sum(4 * SIZES[position] for position in own) / 2**20 for own in buckets]
     assert all(size >= megabytes for size in held[1:-1])
@@ -58,13 +57,13 @@ def test_buckets_hold_all_parameters_from_the_last_to_the_first(megabytes: float
     assert all(size - of_last < megabytes for size, of_last in zip(held, last, strict=True)), (
         "one was full before"
     )
-    assert (len(buckets[0]) == 1) == (min(first, megabytes) == 1e-6)
+    assert (len(buckets[0]) == 1) == (megabytes == 1e-6)
 
 
 def test_buckets_are_launched_in_one_order_whatever_comes_first() -> None:
     first, second, unused = (nn.Parameter(torch.ones(1)) for _ in range(3))
     launched: list[list[int]] = []
-    buckets = Buckets([first, second, unused], 1e-6, launched.append, bucket_views=False)
+    buckets = Buckets([first, second, unused], 1e-6, launched.append)
     (second * 2 + first).sum().backward()
     assert launched == [], "nobody has opened them"
     for loss in ((second * 2 * first).sum(), (first * second.exp()).sum()):
@@ -165,7 +164,7 @@ def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
     case = {"clip_norm": None, "nonfinite": "stop", "scope": "layer", "processes": 4, "method": "none"}
     case = {**case, "diagnostics": (), **change}
     trainer = SimpleNamespace(
-        settings=SimpleNamespace(overlap=False, clip_norm=case["clip_norm"], nonfinite=case["nonfinite"]),
+        settings=SimpleNamespace(clip_norm=case["clip_norm"], nonfinite=case["nonfinite"]),
         communicator=SimpleNamespace(size=4, world_size=case["processes"]),
         layout=SimpleNamespace(scope=case["scope"], device=torch.device("cpu")),
         reducer=build_reducer(METHODS[case["method"]], 100, ErrorFeedback),

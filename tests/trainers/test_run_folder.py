@@ -23,7 +23,7 @@ CONFIG = {
     "budget": {"density": 0.1},
     "compressor": {"_target_": "compressors.top_k.TopK", "density": 0.1},
     "data": {"root": ".data", "download": False, "partition": "iid"},
-    "trainer": {"epochs": 2, "steps": None, "overlap": False, "log_every": 1},
+    "trainer": {"epochs": 2, "steps": None, "log_every": 1},
 }
 
 

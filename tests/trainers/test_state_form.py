@@ -69,13 +69,9 @@ def test_a_state_that_is_no_rows_of_tensors(first: Any, feedback: str, said: str
         form(first, feedback)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_a_run_ends_before_its_first_step(
-    overlap: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_ends_before_its_first_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(TopK, "init", lambda self, segments: {"x": torch.zeros(7)})
-    workers = ("workers=1", "trainer.overlap=true") if overlap else ()
-    config = resolved(*RUN, f"output={tmp_path}", *workers)
+    config = resolved(*RUN, f"output={tmp_path}")
     with pytest.raises(ConfigError, match=r"state of TopK in ErrorFeedback must .* is float32 \[7\]"):
         run(config)
     assert not list(tmp_path.rglob("*.safetensors"))

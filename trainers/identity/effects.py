@@ -81,10 +81,6 @@ def paths(settings: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from paths(value, f"{prefix}{name}.")
 
 
-def _is_plain_wire(config: Config) -> bool:
-    return all(at(config, key) in (None, DEFAULTS[key]) for key in ("wire.indices", "wire.values"))
-
-
 def _has_known_files(config: Config) -> bool:
     """Whether the data's name identifies its content. Only its path identifies a user's own file."""
     target = alike(at(config, "data._target_"))
@@ -94,8 +90,9 @@ def _has_known_files(config: Config) -> bool:
 
 
 def _has_no_buckets(config: Config) -> bool:
-    """Whether no step reduces bucket by bucket. A dense step may do so also without trainer.overlap."""
-    return not at(config, "trainer.overlap") and at(config, "compressor._target_") != NONE
+    """Whether no step reduces bucket by bucket, as a dense step may do."""
+    is_plain = at(config, "wire.values") in (None, DEFAULTS["wire.values"])
+    return not is_plain or at(config, "compressor._target_") != NONE
 
 
 def _has_nothing_to_feed_back(config: Config) -> bool:
@@ -109,7 +106,6 @@ def _measures_nothing(config: Config) -> bool:
 
 _TESTS_NOTHING = has("data._target_", LIBSVM, "data.convex.least_squares.least_squares")
 _NO_TEST = "with this dataset, which has no held-out data"
-_SPEED_AND_ROUNDING = "on a plain wire except on speed, and on rounding under trainer.reduction=all_reduce"
 _NO_GRAPH = "on a model with an analytic gradient"
 WITHOUT_EFFECT = (
     # The run as a whole
@@ -126,9 +122,12 @@ WITHOUT_EFFECT = (
     WithoutEffect(("checkpoint",), "except on the checkpoints that are kept"),
     refused("diagnostics.every", "without diagnostics", _measures_nothing),
     WithoutEffect(("diagnostics",), "except on the metrics: diagnostics only observe"),
-    # TrainerSettings. With an encoding every bucket is a message, whose size depends on the bucket's content.
-    refused("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
-    WithoutEffect(("trainer.overlap", "trainer.bucket_megabytes"), _SPEED_AND_ROUNDING, _is_plain_wire),
+    # TrainerSettings
+    refused("trainer.bucket_megabytes", "without compressor=none and wire.values=fp32", _has_no_buckets),
+    WithoutEffect(
+        ("trainer.bucket_megabytes",),
+        "except on speed, and on rounding under trainer.reduction=all_reduce",
+    ),
     refused("trainer.epochs", "together with trainer.steps={trainer[steps]}", has("trainer.steps")),
     refused("trainer.evaluate_every", _NO_TEST, _TESTS_NOTHING),
     refused("trainer.evaluation_batch_size", _NO_TEST, _TESTS_NOTHING),

@@ -73,7 +73,7 @@ DEFAULTS: dict[str, Value] = {
     "trainer.bucket_megabytes": 25,
     "trainer.channels_last": False,
     "trainer.nonfinite": "stop",
-    "trainer.overlap": False,
+    "trainer.overlap": False,  # a former setting, in configs of finished runs
     "trainer.precision": "fp32",
     "trainer.reduction": "worker_order",
     "wire._target_": "compressors.wire.Wire",

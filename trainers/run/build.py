@@ -21,7 +21,7 @@ from trainers.config.targets import check_factories, named, parameters_of
 from trainers.files.plain import Config
 from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
-from trainers.requirements import require_overlap_settings, require_trainable
+from trainers.requirements import require_trainable
 from trainers.step.layout import Layout
 from trainers.step.local import Rounds, bytes_of_a_worker
 from trainers.training import Training
@@ -36,11 +36,8 @@ def check_parts(config: Config, num_processes: int) -> None:
     """
     check_factories(config)
     choose_device(config["device"], num_processes, 0)
-    parts = {group: make(config[group]) for group in _WITHOUT_DATA}
-    if parts["trainer"].overlap:
-        require_overlap_settings(
-            config["workers"], num_processes, config["scope"], parts["diagnostics"].names
-        )
+    for group in _WITHOUT_DATA:
+        make(config[group])
 
 
 def build_training(config: Config, communicator: Communicator, device: torch.device) -> Training:

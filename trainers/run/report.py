@@ -1,13 +1,11 @@
 """Terminal output of a run: its first lines and the table at its end."""
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -19,7 +17,6 @@ from trainers.network_model.break_even import in_words
 from trainers.schedules.autolrs import AutoLRS
 from trainers.step.forward import warning_of_slow_bf16
 from trainers.step.local import bytes_of_a_worker
-from trainers.step.overlapped import num_buckets
 
 if TYPE_CHECKING:
     from trainers.checkpoint.resume import Start
@@ -100,23 +97,6 @@ def _local_steps(local: LocalSteps, training: "Training") -> str:
     )
 
 
-def _overlap(training: "Training") -> str:
-    """A line on the costs of ``trainer.overlap`` and on the time that it can hide."""
-    communicator, settings = training.communicator, training.settings
-    count = num_buckets(training.layout, training.reducer, settings.bucket_megabytes)
-    pieces = f"overlap: {count} bucket(s) per step, each with its own collectives, during the backward pass"
-    if training.layout.device.type != "cpu":
-        return pieces
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.world_size))
-    if cores >= 2 * here * torch.get_num_threads():
-        return f"{pieces}; {cores} cores for {here} process(es): compression has its own core"
-    return (
-        f"{pieces}; {cores} core(s) for {here} process(es): compression and the backward pass share cores, "
-        "so that only time on the network is hidden"
-    )
-
-
 def announce(training: "Training", path: Path, start: "Start") -> None:
     """Print the size of the run, its device and its start."""
     communicator, layout = training.communicator, training.layout
@@ -132,8 +112,6 @@ def announce(training: "Training", path: Path, start: "Start") -> None:
         lines.append(slow)
     if training.local is not None:
         lines.append(_local_steps(training.local, training))
-    if training.overlaps:
-        lines.append(_overlap(training))
     if not isinstance(training.schedule, AutoLRS):  # AutoLRS has no base rate
         base_rate = max(group["lr"] for group in training.outer_optimizer().param_groups)
         lines += [line for line in [training.reducer.note(base_rate)] if line]

@@ -61,8 +61,8 @@ class Advance:
         read = partial(self.loader.batches, number)
         batches = agree(self.communicator, read) if self._may_fail else read()
         rate, epoch = state.optimizer.param_groups[0]["lr"], number * self.loader.epochs_per_step
-        # W gradients, compressed, and their mean in every .grad; one call, because under ``trainer.overlap``
-        # the reduction begins before the backward pass ends
+        # W gradients, compressed, and their mean in every .grad; one call, because a dense
+        # reduction may begin before the backward pass ends
         losses, times, fault = state.gradient_step.run(batches, number, rate, measure=measure, epoch=epoch)
         if fault is not None:
             raise_together(self.communicator, state.ledger.layout, number, fault)

@@ -1,4 +1,4 @@
-"""A training step that reduces buckets of gradients during the backward pass."""
+"""A dense training step that reduces buckets of gradients during the backward pass."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +15,9 @@ from trainers.comm.communicator import Communicator
 from trainers.step.explicit import Reduction, StepTimes, fault_of, sees_faults
 from trainers.step.forward import Loss, cut, in_pieces
 from trainers.step.gradients import buffers_seen_by_forward, encode_fault, seed_worker
-from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
-FIRST_MEGABYTES = 1  # size of the first dense bucket, so transfers start early
+FIRST_MEGABYTES = 1  # size of the first bucket, so transfers start early
 
 
 class Buckets:
@@ -26,21 +25,16 @@ class Buckets:
 
     ``launch`` is called with the indices of a bucket's parameters when all of them have gradients. The order
     of buckets is fixed, even if gradients arrive in another order, because all processes must reduce the same
-    bucket. A bucket has ``megabytes`` of gradients. With ``bucket_views`` gradients are copied into one
-    buffer while they are in the cache, and the first bucket is smaller.
+    bucket. A bucket has ``megabytes`` of gradients, the first at most one. Gradients are copied into its
+    memory while they are in the cache.
     """
 
     def __init__(
-        self,
-        parameters: list[nn.Parameter],
-        megabytes: float,
-        launch: Callable[[list[int]], None],
-        *,
-        bucket_views: bool,
+        self, parameters: list[nn.Parameter], megabytes: float, launch: Callable[[list[int]], None]
     ) -> None:
         self.launch = launch
-        self.buckets = buckets_of(parameters, megabytes, FIRST_MEGABYTES if bucket_views else megabytes)
-        self.bucket_views = _views_of(parameters, self.buckets) if bucket_views else {}
+        self.buckets = buckets_of(parameters, megabytes)
+        self.views = _views_of(parameters, self.buckets)
         self.is_open = False
         self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
         for position, parameter in enumerate(parameters):
@@ -60,19 +54,18 @@ class Buckets:
     def _arrived(self, position: int, parameter: nn.Parameter) -> None:
         if not self.is_open:
             return
-        if position in self.bucket_views:
-            assert parameter.grad is not None  # set by the backward pass
-            parameter.grad = self.bucket_views[position].copy_(parameter.grad)
+        assert parameter.grad is not None  # set by the backward pass
+        parameter.grad = self.views[position].copy_(parameter.grad)
         self._missing[self._bucket_of[position]] -= 1
         while self._next < len(self.buckets) and not self._missing[self._next]:
             self.launch(self.buckets[self._next])
             self._next += 1
 
 
-def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: float) -> list[list[int]]:
-    """Indices in reverse order, divided after ``first`` and then after every ``megabytes`` of gradients."""
+def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float) -> list[list[int]]:
+    """Indices in reverse order, divided after the first and then after every ``megabytes`` of gradients."""
     buckets: list[list[int]] = [[]]
-    held, enough = 0.0, min(first, megabytes)
+    held, enough = 0.0, min(FIRST_MEGABYTES, megabytes)
     for position in reversed(range(len(parameters))):
         if held >= enough:
             buckets.append([])
@@ -84,35 +77,25 @@ def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: floa
 
 def _views_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
     """Views of the buckets' memory for every gradient, in the parameter's shape."""
-    bucket_views: dict[int, Tensor] = {}
+    views: dict[int, Tensor] = {}
     for own in buckets:
         of_bucket = [parameters[position] for position in own]
         flat = torch.empty(
             sum(p.numel() for p in of_bucket), dtype=of_bucket[0].dtype, device=of_bucket[0].device
         )
         pieces = flat.split([p.numel() for p in of_bucket])
-        bucket_views |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
-    return bucket_views
-
-
-def num_buckets(layout: Layout, reducer: Reducer, megabytes: float) -> int:
-    """Number of buckets of a step with this reducer."""
-    first = FIRST_MEGABYTES if _uses_bucket_views(layout, reducer) else megabytes
-    return len(buckets_of(list(layout.parameters.values()), megabytes, first))
-
-
-def _uses_bucket_views(layout: Layout, reducer: Reducer) -> bool:
-    return layout.device.type == "cpu" and reducer.traits.lossless
+        views |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
+    return views
 
 
 @dataclass(eq=False)
 class OverlappedStep:
-    """The reducer runs on one bucket of gradients while the backward pass computes the next.
+    """A thread reduces one bucket of gradients while the backward pass computes the next.
 
-    It needs one worker per process and layer scope. The result does not depend on the buckets, except for
-    rounding under ``trainer.reduction=all_reduce``. On a CPU a separate thread reduces; on a GPU kernels are
-    queued. ``gradient_seconds`` includes the part of the reduction that did not overlap with the backward
-    pass; ``reduce_seconds`` is the whole time of the reducer.
+    It needs a CPU, one worker per process and layer scope. The result does not depend on the buckets, except
+    for rounding under ``trainer.reduction=all_reduce``. Trainings use it for lossless reducers alone.
+    ``gradient_seconds`` includes the part of the reduction that did not overlap with the backward pass;
+    ``reduce_seconds`` is the whole time of the reducer.
     """
 
     model: nn.Module
@@ -136,11 +119,8 @@ class OverlappedStep:
         with torch.inference_mode():
             self.state = self.reducer.init(segments)
         self.checks_before_reducing = not sees_faults(self.ledger)  # for NaN and infinity
-        bucket_views = _uses_bucket_views(self.layout, self.reducer)
-        self.buckets = Buckets(
-            self.parameters, self.bucket_megabytes, self._launch, bucket_views=bucket_views
-        )
-        self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
+        self.buckets = Buckets(self.parameters, self.bucket_megabytes, self._launch)
+        self.thread = ThreadPoolExecutor(1, "reduction")
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
@@ -163,14 +143,8 @@ class OverlappedStep:
         self.layout.write_gradients(self._means)
         gradient_seconds, clock = time.perf_counter() - started, self.ledger.communicator.clock
         own = self.reduce_seconds - clock.seconds - clock.leading_seconds
-        timed = self.thread is not None  # on a GPU, kernels are only queued at this point
-        times = StepTimes(
-            gradient_seconds,
-            self.reduce_seconds,
-            clock.seconds,
-            own if timed else None,
-            num_buckets=len(self.buckets.buckets),
-        )
+        count = len(self.buckets.buckets)
+        times = StepTimes(gradient_seconds, self.reduce_seconds, clock.seconds, own, num_buckets=count)
         # The first layer of this worker that is not finite, as without overlap
         fault = min(self.faults, default=0) if self.checks_before_reducing else fault_of(self.ledger)
         return Reduction(loss.reshape(1), times, fault)
@@ -193,10 +167,7 @@ class OverlappedStep:
         segments = [self._segment(position) for position in positions]
         if self.checks_before_reducing:
             self._record_nonfinite(positions, segments)
-        if self.thread is None:
-            self._reduce(segments)
-        else:
-            self._launched.append(self.thread.submit(self._reduce, segments))
+        self._launched.append(self.thread.submit(self._reduce, segments))
 
     def _reduce(self, segments: list[Segment]) -> None:
         """Reduce the gradients of a bucket to their means."""
@@ -218,7 +189,7 @@ class OverlappedStep:
         parameter = self.parameters[position]
         gradient = parameter.grad
         if gradient is None:
-            gradient = self.buckets.bucket_views.get(position, torch.empty_like(parameter)).zero_()
+            gradient = self.buckets.views[position].zero_()
         return self.layout.segment_of(self.layout.names[position], gradient.reshape(1, -1))
 
     def _record_nonfinite(self, positions: list[int], segments: list[Segment]) -> None:

@@ -291,6 +291,6 @@ def test_predicted_times_need_dense_training_that_computes_and_reduces_in_turn(r
     own = found.by_share[20]["top_k"]
     assert None not in scores.seconds_to_quality(0.05, found, own)
     for run in found.dense.values():
-        run.config["trainer"]["overlap"] = True
+        run.environment["processes"] = run.workers
     with pytest.raises(ValueError, match="compute is not known: all runs may overlap it with the reduction"):
         scores.seconds_to_quality(0.05, found, own)
