@@ -18,6 +18,12 @@ QUIET_SECONDS = 0.2  # longer than TCP delays an acknowledgement
 ENDED = "a host's process ended; its error is printed above"
 
 
+def core_of(host: int) -> int:
+    """The core of a host's process; hosts share cores if there are fewer."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[host % len(cores)]
+
+
 def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
     """Environment variables by which a process on a host finds the processes on the other hosts."""
     return os.environ | {

@@ -3,27 +3,30 @@
     sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 6]
         [--methods METHOD[,KEY=VALUE ...] ...] [--set KEY=VALUE ...] [--runs FOLDER ...] [--to FILE.md]
 
-Every host is a network namespace on this machine with one process, one worker and one thread; links are
-throttled by tc-tbf. It needs Linux, root and iproute2, and removes its namespaces. Methods are torch's
-DistributedDataParallel (DDP) with its hooks, and this project's; they train ResNet-18 on 8x8 digits. With
---runs the trainings are those of finished runs, with their own settings. All take a few steps in turn, in
-reverse order in every second round, so that other work on the machine affects them equally. The page has
-medians over rounds of the steps and their parts, the ratio to the first method within a round, the step that
-`results breakeven` predicts, and for methods beside ``none`` the rate below which they are faster than it:
-predicted from their own steps as in a run's summary, and interpolated between the measured ratios.
+Every host is a network namespace on this machine with one process, one worker and one thread on one core,
+which hosts share if they are more than the cores; links are throttled by tc-tbf. It needs Linux, root and
+iproute2, and removes its namespaces. Methods are torch's DistributedDataParallel (DDP) with its hooks, and
+this project's; they train ResNet-18 on 8x8 digits. With --runs the trainings are those of finished runs, with
+their own settings. All take a few steps in turn, in reverse order in every second round, so that other work
+on the machine affects them equally. The page has medians over rounds of the steps and their parts, the ratio
+to the first method within a round, the step that `results breakeven` predicts, and for methods beside
+``none`` the rate below which they are faster than it: predicted from their own steps as in a run's summary,
+and interpolated between the measured ratios.
 """
 
 import argparse
 import itertools
 import math
+import os
 import re
 import statistics
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from benchmarks.fleet import Fleet, fleet
+from benchmarks.fleet import Fleet, core_of, fleet
 from benchmarks.netns import bits_per_second, require_namespaces
 from benchmarks.pages import Refused, columns, head, row, write
 from results.command import answer_of
@@ -32,6 +35,7 @@ from results.read.folders import read_runs
 from results.read.run import Run
 from trainers.config.composition import compose
 from trainers.config.errors import ConfigError
+from trainers.hooks.advice.gloo import gloo_bits_per_second
 from trainers.network_model.break_even import ANY_BANDWIDTH
 from trainers.network_model.step_times import Cost, Line, Network, predict
 
@@ -103,24 +107,39 @@ def jobs_of_methods(options: argparse.Namespace) -> list[Job]:
     return found
 
 
-def with_costs(jobs: list[Job], options: argparse.Namespace) -> list[Job]:
+def with_costs(jobs: list[Job], options: argparse.Namespace, hosts: int, gloo: float) -> list[Job]:
     """The jobs with costs measured on this machine, of methods without settings of their own.
 
-    Raises ``Refused`` if costs cannot be measured.
+    The hosts share this machine's memory, and its cores if these are fewer. So as many processes measure at
+    once, each on the core of a host, and ``gloo``, bits per second between two processes, is divided by the
+    number of hosts for each core. Raises ``Refused`` if costs cannot be measured.
     """
     if not any(job.name in PREDICTED for job in jobs):
         return jobs
     overrides = ["model=resnet18", f"trainer.batch_size={options.batch_size}", "workers=1", "threads=1"]
     overrides += ["compressor=none", "tracker=none"]
-    settings = {"density": options.density}
+    asked = {
+        "overrides": overrides,
+        "settings": {"density": options.density},
+        "compute_seconds": None,
+        "backend_bits_per_second": gloo,
+    }
+
+    def measured_on(host: int) -> dict[str, Any]:
+        os.sched_setaffinity(0, {core_of(host)})  # of this thread and the processes that it starts
+        return answer_of("trainers.hooks.advice", asked)
+
     try:
-        answer = answer_of(
-            "trainers.hooks.advice", {"overrides": overrides, "settings": settings, "compute_seconds": None}
-        )
+        with ThreadPoolExecutor(hosts) as pool:
+            answers = list(pool.map(measured_on, range(hosts)))
     except ValueError as error:
         raise Refused(str(error)) from error
-    costs = {cost.name: cost for cost in map(cost_of, answer["costs"])}
-    compute, backend = answer["compute_seconds"], answer["backend_bits_per_second"] or math.inf
+    costs = {}
+    for found in zip(*(map(cost_of, answer["costs"]) for answer in answers), strict=True):
+        seconds = map(statistics.mean, zip(*(cost.seconds for cost in found), strict=True))
+        costs[found[0].name] = found[0]._replace(seconds=Line(*seconds))
+    compute = statistics.mean(answer["compute_seconds"] for answer in answers)
+    backend = gloo * min(1.0, len(os.sched_getaffinity(0)) / hosts)
     return [
         job._replace(cost=costs.get(PREDICTED.get(job.name)), compute_seconds=compute, backend=backend)
         for job in jobs
@@ -251,7 +270,8 @@ def about(options: argparse.Namespace) -> str:
         f"{options.density:g}, for hard_threshold by lambda = {options.threshold:g}."
     )
     return (
-        "One process, worker and thread per host; gloo. The gradient of ddp contains its communication. "
+        "One process, worker and thread per host, on one core; gloo. The gradient of ddp contains its "
+        "communication. "
         f"Medians over {options.rounds} round(s) of {options.steps} step(s), one below 500 Mbit/s. "
         f"{'Settings of finished runs.' if options.runs else of_resnet18}"
     )
@@ -286,9 +306,9 @@ def main(words: list[str] | None = None) -> int:
         require_measurable(options)
         jobs = jobs_of_runs(options) if options.runs else jobs_of_methods(options)
         require_namespaces("benchmarks/network.py")
-        jobs = jobs if options.runs else with_costs(jobs, options)
-        lines = [about(options)]
+        lines, gloo = [about(options)], gloo_bits_per_second()
         for count in options.hosts:
+            jobs = jobs if options.runs else with_costs(jobs, options, count, gloo)
             with fleet(count, "network_host.py") as hosts:
                 measured = measure(hosts, jobs, options)
             lines += steps_page(measured, jobs, options.rates)

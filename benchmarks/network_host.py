@@ -5,6 +5,7 @@ trains the same model on the same batches with the same optimizer. Before each r
 ready and waits until the links have it.
 """
 
+import os
 import statistics
 import time
 from typing import Any
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.fleet import Channel, open_channel
+from benchmarks.fleet import Channel, core_of, open_channel
 from compressors.kernels.choice import chosen
 from trainers.comm.communicator import Communicator
 from trainers.config.composition import compose
@@ -135,6 +136,7 @@ def take_turns(job: dict[str, Any], channel: Channel) -> dict[str, Any]:
 
 def main() -> None:
     channel = open_channel()
+    os.sched_setaffinity(0, {core_of(int(os.environ["RANK"]))})
     torch.set_num_threads(1)
     keep_freed_memory()  # for torch's methods too, because this difference is not due to compression
     with process_group(torch.device("cpu"), timeout_seconds=600):

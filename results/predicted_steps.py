@@ -200,6 +200,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "overrides": overrides,
         "settings": {name: value for name, value in settings.items() if value is not None},
         "compute_seconds": None if options.compute_ms is None else options.compute_ms / 1e3,
+        "backend_bits_per_second": None,
     }
     return answer_of("trainers.hooks.advice", asked)
 

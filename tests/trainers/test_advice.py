@@ -136,7 +136,14 @@ def test_advice_for_numbers_out_of_range_is_refused(
 
 def asked(*overrides: str) -> str:
     chosen = [*overrides, "workers=1", "compressor=none", "tracker=none", "trainer.batch_size=8"]
-    return json.dumps({"overrides": chosen, "settings": {"steps": 1}, "compute_seconds": None})
+    return json.dumps(
+        {
+            "overrides": chosen,
+            "settings": {"steps": 1},
+            "compute_seconds": None,
+            "backend_bits_per_second": None,
+        }
+    )
 
 
 def test_a_config_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,9 @@ from trainers.training import Training
 def main(argument: str) -> None:
     """Print the measured costs for ``argument``, a JSON object.
 
-    Its fields are ``overrides`` of the config, ``settings`` for ``Settings``, and ``compute_seconds``, which
-    is measured if it is null. Raises ``ConfigError`` for settings that cannot be measured.
+    Its fields are ``overrides`` of the config, ``settings`` for ``Settings``, and ``compute_seconds`` and
+    ``backend_bits_per_second``, each measured if it is null. Raises ``ConfigError`` for settings that cannot
+    be measured.
     """
     request = json.loads(argument)
     config = compose(request["overrides"])
@@ -39,7 +40,9 @@ def main(argument: str) -> None:
         given = request["compute_seconds"]
         measured = compute_seconds(trainer, settings.steps) if given is None else given
         costs = measure_costs(trainer.layout, settings)
-    rate = gloo_bits_per_second() if device.type == "cpu" else math.inf
+    rate = request["backend_bits_per_second"]
+    if rate is None:
+        rate = gloo_bits_per_second() if device.type == "cpu" else math.inf
     answer = {
         "compute_seconds": measured,
         "costs": costs,
