@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -29,7 +28,6 @@ ACCURACY = Metric(
     can_be_logarithmic=False,
     limit=100,
 )
-FAR = 0.5  # share of the accuracy of ``none``; a method below it is named in a note, not drawn
 SQUARED_NORM = "compression/input_norm_squared"
 COLOUR_OF_WORKERS = "qsgd"  # lines of several numbers of workers are shades of this method's colour
 
@@ -58,8 +56,7 @@ def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
     """The figures of the page, with their file names."""
     found = by_section(runs)
     main = _drawn(found["main"])
-    both = main | _drawn(found["neighbours"])
-    yield "accuracy_bytes", partial(_accuracy, both)
+    yield "accuracy_bytes", partial(_accuracy, main)
     yield "density", partial(_over_epochs, _compressed(main), DENSITY, "Density over epochs")
     yield "total_error", partial(_over_epochs, _compressed(main), TOTAL_ERROR, "Total error over epochs")
     yield "norm_threshold", partial(_norms, main)
@@ -80,21 +77,12 @@ def _compressed(methods: Drawn) -> Drawn:
 
 
 def _accuracy(methods: Drawn) -> Any:
-    """The methods that reach ``FAR`` of the accuracy of ``none``; lower ones would make the axis too long."""
     _require(methods)
-    means = {
-        label: fmean(ACCURACY.factor * run.summary[ACCURACY.name] for run in methods[label])
-        for label in methods
-    }
-    far = {label: mean for label, mean in means.items() if mean < FAR * means.get(NONE, 0.0)}
-    drawn = {label: runs for label, runs in methods.items() if label not in far}
     joined: dict[str, list[str]] = {}
-    for label in drawn:
+    for label in methods:
         joined.setdefault(_family(label), []).append(label)
-    panel = points(drawn, FINAL_BYTES, ACCURACY, [names for names in joined.values() if len(names) > 1])
-    listed = "; ".join(f"{label} ({mean:.1f} %)" for label, mean in far.items())
-    notes = [f"Not drawn, below half the accuracy of none: {listed}."] if far else []
-    return _sheet("Accuracy over bytes on the link", drawn, [[panel]], notes)
+    panel = points(methods, FINAL_BYTES, ACCURACY, [names for names in joined.values() if len(names) > 1])
+    return _sheet("Accuracy over bytes on the link", methods, [[panel]])
 
 
 def _over_epochs(methods: Drawn, what: Metric, title: str) -> Any:
@@ -140,14 +128,14 @@ def _workers_label(number: int) -> str:
     return f"{number} worker{'s' * (number > 1)}"
 
 
-def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> Any:
+def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]]) -> Any:
     lines = [
-        Styled(label, _style_of(label, runs), _family(label), (_sent(runs),))
+        Styled(label, runs[0].compressor, _family(label), (_sent(runs),))
         for label, runs in methods.items()
     ]
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
     every = [run for runs in methods.values() for run in runs]
-    noted = [*notes, *([note] if (note := code_note(every)) else [])]
+    noted = [note] if (note := code_note(every)) else []
     title = f"CIFAR-10, ResNet-20. {title}"
     styles = line_styles(lines, marked=True)
     return sheet.draw(title, _facts(methods), panels, styles, labels, notes=noted, height=HEIGHT)
@@ -166,10 +154,6 @@ def _family(label: str) -> str:
         word for word in label.split() if not word.rstrip("%,").replace(".", "").isdigit() and word != "%"
     ]
     return " ".join(words).replace(" %", "") + (WHOLE if label.endswith(WHOLE) else "")
-
-
-def _style_of(label: str, runs: Sequence[Run]) -> str:
-    return "ef21" if label.startswith("EF21") else runs[0].compressor
 
 
 def _sent(runs: Sequence[Run]) -> float:

@@ -9,7 +9,6 @@ from results.read.run import Run
 from results.studies.kit import PAGES, ROOT, Seeds
 from trainers.identity.identity import NO_FEEDBACK
 
-EF21 = "compressors.feedback.EF21"
 MATCHED = {  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
     "one_percent": "1 %",
     "tenth_percent": "0.1 %",
@@ -19,7 +18,7 @@ NONE = "none"
 WORKERS = (1, 2, 4, 8, 16)
 _TOLD = yaml.safe_load((ROOT / PAGES / "cifar10/study.yaml").read_text(encoding="utf-8"))
 SECTIONS: dict[str, list[str]] = _TOLD["sections"]
-THREE = SECTIONS["workers 1"]  # of every section of workers and shards
+THREE = SECTIONS["workers 1"]  # of every section of workers
 
 Methods = dict[str, Seeds]  # by label
 
@@ -31,18 +30,14 @@ def section_of(run: Run) -> str:
         return "resnet18, short warm-up" if config["schedule"]["warmup_epochs"] < 5 else "resnet18"
     if config["trainer"]["precision"] == "fp32":
         return "precision"
-    if (partition := config["data"]["partition"]) != "iid":
-        return str(partition)
     if config["trainer"]["epochs"] == 10:
         return "ten epochs"
     if config["trainer"]["epochs"] != 5:
         return f"workers {config['workers']}"
     if config["schedule"]["_target_"].endswith("WarmupStep"):
         return "stepped"
-    label = label_of(run)
-    if config["feedback"]["_target_"] == NO_FEEDBACK and label in SECTIONS["feedback"]:
-        return "feedback"
-    return "neighbours" if label in SECTIONS["neighbours"] else "main"
+    is_without = config["feedback"]["_target_"] == NO_FEEDBACK and label_of(run) in SECTIONS["feedback"]
+    return "feedback" if is_without else "main"
 
 
 def label_of(run: Run) -> str:
@@ -52,18 +47,12 @@ def label_of(run: Run) -> str:
     said = {
         "hard_threshold": _threshold(run, density),
         "top_k": f"Top-k {density}",
-        "random_block": f"random block {density}",
-        "dgc": f"DGC {density}",
-        "powersgd": f"PowerSGD of rank {settings.get('rank')}",
-        "ef_sign": "EF-sign",
-        "qsgd": f"QSGD with {settings.get('bits')} bits",
         "accordion": f"ACCORDION {100 * settings.get('k_low', 0):g} or {100 * settings.get('k_high', 0):g} %",
     }
     if run.compressor == NONE:
         return NONE
-    around = "EF21 around " if run.config["feedback"]["_target_"] == EF21 else ""
     whole = WHOLE if run.config["scope"] == "global" else ""
-    return around + said.get(run.compressor, run.method) + whole
+    return said.get(run.compressor, run.method) + whole
 
 
 def _threshold(run: Run, density: str) -> str:

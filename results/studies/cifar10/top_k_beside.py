@@ -39,12 +39,12 @@ def looks_of(
     look: Callable[..., Look | None], measure: Measure, found: Mapping[str, Methods]
 ) -> Iterator[Look | None]:
     """The comparisons with ``none`` and Top-k that have enough common seeds, by ``look`` of the engine."""
-    for section, beside in (("ten epochs", "ten epochs"), ("main", "main"), ("neighbours", "main")):
+    for section in ("ten epochs", "main"):
         for label, own in found[section].items():
-            for other in (NONE, top_k_beside(label, own, found[beside])):
-                theirs = found[beside].get(other or "", {})
+            for other in (NONE, top_k_beside(label, own, found[section])):
+                theirs = found[section].get(other or "", {})
                 if other not in (None, label) and len(own.keys() & theirs.keys()) >= FEWEST_SEEDS:
-                    one = f"{section}: {label}" if section == beside != "main" else label
+                    one = label if section == "main" else f"{section}: {label}"
                     yield look(measure, one, other, own, theirs)
 
 
