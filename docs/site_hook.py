@@ -4,6 +4,7 @@ They get the path that they have in the repository, so that a relative link mean
 and in the site. ``docs/`` itself is the site's root. The league's page gets its data, and plotly's script.
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Iterable
@@ -27,7 +28,10 @@ OUTSIDE = (
     "sweeps/README.md",
 )
 SOURCE = re.compile(r"^- (\[`(\S+)\.py`\]\(.*\))$", re.MULTILINE)  # a module of the API's page
-LEAGUE, LEAGUE_DATA, PLOTLY = "league.md", ROOT / "results/pages/league/league.json", "plotly.min.js"
+LEAGUE, PLOTLY = "league.md", "plotly.min.js"
+LEAGUE_DATA = [
+    ROOT / f"results/pages/{study}/{study}.json" for study in ("local", "league")
+]  # the last task is shown first
 LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")
 
 
@@ -66,7 +70,9 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
     """Add the league's data and scripts to its page; the browser asks no other host."""
     if page.file.src_uri != LEAGUE:
         return html
-    data = LEAGUE_DATA.read_text(encoding="utf-8").replace("<", "\\u003c")
+    told = [json.loads(path.read_text(encoding="utf-8")) for path in LEAGUE_DATA]
+    tasks = {name: task for study in told for name, task in study["tasks"].items()}
+    data = json.dumps({**told[-1], "tasks": tasks}).replace("<", "\\u003c")
     script, figure, style = (get_relative_url(name, page.url) for name in (PLOTLY, "league.js", "league.css"))
     return (
         f'<link rel="stylesheet" href="{style}">\n{html}\n'

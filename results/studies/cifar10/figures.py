@@ -130,8 +130,7 @@ def _workers_label(number: int) -> str:
 
 def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]]) -> Any:
     lines = [
-        Styled(label, runs[0].compressor, _family(label), (_sent(runs),))
-        for label, runs in methods.items()
+        Styled(label, runs[0].compressor, _family(label), (_sent(runs),)) for label, runs in methods.items()
     ]
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
     every = [run for runs in methods.values() for run in runs]

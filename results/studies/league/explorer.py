@@ -61,11 +61,11 @@ def _setting(one: TaskRuns, own: Seeds, target: float) -> dict[str, Any]:
         "rounds": cost.rounds.at(workers),
         "step_bytes": rounded(cost.traffic_bytes(workers)),
         "steps_to_target": steps_to_quality(target, one.task, own),
-        "command": _command(own),
+        "command": command_of(own),
     }
 
 
-def _command(own: Seeds) -> str:
+def command_of(own: Seeds) -> str:
     """The command that repeats the runs of all seeds, from the overrides that the first was started with."""
     words = first_of(own).environment.get("overrides") or []
     kept = [word for word in words if word.partition("=")[0] not in OF_ONE_RUN]

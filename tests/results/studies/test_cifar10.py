@@ -115,7 +115,9 @@ def test_two_settings_are_no_row(tmp_path: Path) -> None:
         write(tmp_path, "main", "other")
     finally:
         del PLACES["main"]["other"]
-    with pytest.raises(ValueError, match=r"would be one row, none, and differ: optimizer.lr 0.[15] and 0.[15]"):
+    with pytest.raises(
+        ValueError, match=r"would be one row, none, and differ: optimizer.lr 0.[15] and 0.[15]"
+    ):
         by_section(read_runs([tmp_path]))
 
 
