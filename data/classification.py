@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from data.partition import Sharing
 from data.sampler import ShardLoader, shard_loader
 
-Augment = Callable[[Tensor, torch.Generator], Tensor]  # random map of [B, C, H, W] to the same shape
+# random map of [B, C, H, W] to the same shape and dtype
+Augment = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class LabelledBatch(NamedTuple):
     """One worker's batch of samples."""
 
-    inputs: Tensor  # [B, ...] float32
+    inputs: Tensor  # [B, ...] float32; uint8 images before they are normalised
     targets: Tensor  # [B] int64, classes
 
 
@@ -150,20 +151,21 @@ class ClassificationDataset:
 
     def _read(self, part: Split, indices: Tensor) -> LabelledBatch:
         indices = indices.to(part.targets.device, non_blocking=True)  # does not wait for the GPU
-        inputs = part.inputs.index_select(0, indices)
-        if inputs.dtype == torch.uint8:
-            inputs = inputs.float().div_(255)
-        return LabelledBatch(inputs, part.targets.index_select(0, indices))
+        return LabelledBatch(part.inputs.index_select(0, indices), part.targets.index_select(0, indices))
 
     def _normalise(self, inputs: Tensor) -> Tensor:
         return normalise(inputs, self.mean, self.std)
 
 
 def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(inputs - mean) / std of samples [B, C, ...], by channel; ``inputs`` is not modified."""
+    """(inputs - mean) / std of samples [B, C, ...], by channel; ``inputs`` is not modified.
+
+    uint8 inputs are divided by 255 before.
+    """
     shape = (-1, *[1] * (inputs.dim() - 2))
     means, stds = (torch.tensor(own).to(inputs.device, non_blocking=True).view(shape) for own in (mean, std))
-    return inputs.sub(means).div_(stds)
+    is_bytes = inputs.dtype == torch.uint8
+    return (inputs.float().div_(255).sub_(means) if is_bytes else inputs.sub(means)).div_(stds)
 
 
 def require_labels(path: Path, labels: Tensor, num_classes: int) -> None:

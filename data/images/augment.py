@@ -22,30 +22,32 @@ class Augmentation:
     rotation: float = 0.0
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Maps [B, C, H, W] to the same shape and dtype; ``generator`` is on the CPU."""
+        """Maps [B, C, H, W], uint8 or float32, to the same shape and dtype; ``generator`` is on the CPU."""
         count = len(images)
         if self.padding:
             offsets = torch.randint(2 * self.padding + 1, (2, count), generator=generator)
             offsets = offsets.to(images.device, non_blocking=True)  # does not wait for the GPU
             images = _crop(F.pad(images, [self.padding] * 4), offsets, self.padding)
         if self.flip:
-            flipped = (torch.rand(count, generator=generator) < 0.5).to(images.device, non_blocking=True)
-            images = torch.where(flipped[:, None, None, None], images.flip(3), images)
+            chosen = torch.arange(count) + count * (torch.rand(count, generator=generator) < 0.5)
+            both = torch.cat([images, images.flip(3)])
+            images = both.index_select(0, chosen.to(images.device, non_blocking=True))
         if self.rotation:
             degrees = (2 * torch.rand(count, generator=generator) - 1) * self.rotation
-            images = _rotate(images, degrees.to(images.device, non_blocking=True))
+            rotated = _rotate(images.float(), degrees.to(images.device, non_blocking=True))
+            images = rotated.to(images.dtype)  # exact: the nearest pixels are copies
         return images
 
 
 def _crop(padded: Tensor, offsets: Tensor, padding: int) -> Tensor:
     """The crops [B, C, H, W] of [B, C, H + 2 padding, W + 2 padding] at ``offsets`` [2, B]."""
     count, channels, height, width = padded.shape
-    height, width = height - 2 * padding, width - 2 * padding
-    device = padded.device
-    rows = (offsets[0][:, None] + torch.arange(height, device=device))[:, None, :, None]
-    columns = (offsets[1][:, None] + torch.arange(width, device=device))[:, None, None, :]
-    samples = torch.arange(count, device=device)[:, None, None, None]
-    return padded[samples, torch.arange(channels, device=device)[:, None, None], rows, columns]
+    size = (count, channels, height - 2 * padding, width - 2 * padding)
+    # A row of a crop is a window of the padded pixels, copied as a whole.
+    rows = torch.arange(count * channels, device=padded.device).view(count, channels, 1) * height
+    rows = rows + torch.arange(size[2], device=padded.device) + offsets[0][:, None, None]
+    windows = padded.reshape(-1).unfold(0, size[3], 1)
+    return windows.index_select(0, (rows * width + offsets[1][:, None, None]).flatten()).view(size)
 
 
 def _rotate(images: Tensor, degrees: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ class StreamedImages:
     def finish(self, wanted: "Request") -> LabelledBatch:
         """The batch of a request, on the device; waits until it is decoded."""
         images = torch.stack([image.result() for image in wanted.images]).contiguous()
-        images = images.to(self.device, non_blocking=True).float().div_(255)
+        images = images.to(self.device, non_blocking=True)
         if wanted.generator is not None and self.augmentation is not None:
             images = self.augmentation(images, wanted.generator)
         targets = wanted.targets.to(self.device, non_blocking=True)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 import data.images.augment
 import data.torchvision_shim  # must precede the first import of torchvision
 from compressors.core.randomness import generator
+from data.classification import ClassificationDataset, Split
 from data.images.augment import Augmentation, _crop, _rotate
 
 
@@ -91,6 +92,43 @@ def test_everything_off_changes_nothing() -> None:
 
 
 ALL = Augmentation(padding=2, flip=True, rotation=15)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("rotation", [0, 15])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_batch_has_the_bits_of_its_images_one_by_one(
+    channels: int, rotation: float, dtype: torch.dtype
+) -> None:
+    """Each image is scaled, padded, cut and flipped alone; the normalised bits and the draws are the same."""
+    pixels = torch.randint(256, (50, channels, 9, 8), generator=generator(0, "pixels"), dtype=torch.uint8)
+    given = pixels if dtype == torch.uint8 else pixels.float() / 255
+    part = Split(given, torch.zeros(len(given), dtype=torch.int64))
+    mean, std = (0.4914, 0.4822, 0.4465)[:channels], (0.2023, 0.1994, 0.2010)[:channels]
+    own = Augmentation(padding=4, flip=True, rotation=rotation)
+    dataset = ClassificationDataset(
+        train=part, test=part, num_classes=1, mean=mean, std=std, augmentation=own
+    )
+    indices = torch.randperm(50, generator=generator(0, "order"))[:40]
+    stream, draws = generator(0, "draws"), generator(0, "draws")
+    found = dataset.train_batch(indices, stream).inputs
+
+    offsets = torch.randint(9, (2, 40), generator=draws)
+    flips = torch.rand(40, generator=draws) < 0.5
+    expected = torch.empty(40, channels, 9, 8)
+    for image, index, row, column, flip in zip(expected, indices, *offsets, flips, strict=True):
+        padded = torch.zeros(channels, 17, 16)
+        padded[:, 4:13, 4:12] = pixels[index].float() / 255
+        cut = padded[:, row : row + 9, column : column + 8]
+        image.copy_(cut.flip(2) if flip else cut)
+    if rotation:
+        expected = _rotate(expected, (2 * torch.rand(40, generator=draws) - 1) * rotation)
+    for channel in range(channels):
+        expected[:, channel] = (expected[:, channel] - torch.tensor(mean[channel])) / torch.tensor(
+            std[channel]
+        )
+    assert torch.equal(found, expected)
+    assert torch.equal(stream.get_state(), draws.get_state())
 
 
 def test_input_is_left_alone_and_shape_and_dtype_stay() -> None:
