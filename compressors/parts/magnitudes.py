@@ -74,24 +74,39 @@ class Histogram:
 
 
 def count_pieces(inputs: list[Input], histogram: Histogram) -> None:
-    """Add every entry of p to its worker's histogram: the definition for the compiled loops."""
+    """Add every entry of p to its worker's histogram: the definition for the compiled loops.
+
+    Pieces that fit into the words are counted together, because on a GPU the calls of many small layers take
+    longer than their work. Memory is needed for ``FULL`` entries of each worker, whatever the model's size.
+    """
+    together: list[Tensor] = []
     for piece in _pieces(inputs):
         if histogram.filled[0] + piece.shape[1] > FULL:
+            _count(together, histogram)
             histogram.flush()
+            together = []
         histogram.filled += piece.shape[1]
-        bits = piece.float().contiguous().view(torch.int32) & (2**31 - 1)
-        keys = ((bits >> DROPPED) - FIRST_KEY).clamp_(0, BINS - 1).long()
-        keys += BINS * torch.arange(len(keys), device=keys.device)[:, None]
-        mantissas = ((bits & (2**_MANTISSA - 1)) | 2**_MANTISSA).long()
-        words = (mantissas * mantissas + 2 ** (ROUNDED - 1) >> ROUNDED) + 2**COUNT
-        histogram.words.view(-1).index_add_(0, keys.view(-1), words.view(-1))
+        together.append(piece)
+    _count(together, histogram)
+
+
+def _count(pieces: list[Tensor], histogram: Histogram) -> None:
+    """Add the entries of ``pieces``, [W, c] each, to the words."""
+    if not pieces:
+        return
+    bits = torch.cat(pieces, 1).float().view(torch.int32) & (2**31 - 1)
+    keys = ((bits >> DROPPED) - FIRST_KEY).clamp_(0, BINS - 1).long()
+    keys += BINS * torch.arange(len(keys), device=keys.device)[:, None]
+    mantissas = ((bits & (2**_MANTISSA - 1)) | 2**_MANTISSA).long()
+    words = (mantissas * mantissas + 2 ** (ROUNDED - 1) >> ROUNDED) + 2**COUNT
+    histogram.words.view(-1).index_add_(0, keys.view(-1), words.view(-1))
 
 
 def _pieces(inputs: list[Input]) -> Iterator[Tensor]:
-    """Pieces of all segments, layer by layer, [W, c] each."""
+    """Pieces of p of all segments, layer by layer, [W, c] each."""
     for given in inputs:
-        rows = given.segment.rows
-        if given.memory is not None:
-            rows = given.memory.add(rows, alpha=given.scale)
-        for layer in rows.split(np.diff(given.segment.edges).tolist(), dim=1):
-            yield from layer.split(_PIECE, dim=1)
+        sizes = np.diff(given.segment.edges).tolist()
+        terms = [given.segment.rows] if given.memory is None else [given.memory, given.segment.rows]
+        pieces = ([p for layer in term.split(sizes, 1) for p in layer.split(_PIECE, 1)] for term in terms)
+        for first, *added in zip(*pieces, strict=True):
+            yield first.add(added[0], alpha=given.scale) if added else first

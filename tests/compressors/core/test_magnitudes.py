@@ -7,6 +7,7 @@ from torch import Tensor
 
 from compressors.api import Input, Segment
 from compressors.kernels.choice import backend_of, chosen
+from compressors.parts import magnitudes
 from compressors.parts.magnitudes import BINS, EDGES, FULL, SQUARES_ERROR, Histogram, Magnitudes
 
 SIZES = (1, 7, 300, 2000)
@@ -81,6 +82,21 @@ def test_words_are_emptied_before_they_are_full(threads: int) -> None:
     assert found[0].counts[0, bin_] == 4 * rows.shape[1]
     expected = 4 * rows.shape[1] * np.float64(np.float32(1.99999)) ** 2
     assert found[0].squares[0, bin_].item() == pytest.approx(expected, rel=SQUARES_ERROR)
+
+
+def test_torch_counts_small_layers_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many calls as for one layer; a call counts at most as many entries of a worker as a word can."""
+    calls: list[int] = []
+    count = magnitudes._count
+    monkeypatch.setattr(
+        magnitudes,
+        "_count",
+        lambda pieces, histogram: (calls.append(sum(p.shape[1] for p in pieces)), count(pieces, histogram)),
+    )
+    layers = inputs(drawn(0, torch.float32), drawn(1, torch.float32), "layer")
+    large = torch.ones(3, FULL)
+    counted([[*layers, Input(Segment("large", large, ((FULL,),)))]], "reference")
+    assert calls == [sum(SIZES) + 2**18, FULL - 2**18]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
