@@ -4,16 +4,21 @@ import json
 import os
 import re
 import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from command_line import Background, command, jobs_table
+from command_line import ROOT, TIMEOUT_SECONDS, Background, command, jobs_table
 from interrupting import session
+from resuming import assert_same, outcome_in
 
 from trainers.launch import parallel
-from trainers.launch.isolation import JobError, run_isolated
+from trainers.launch.commands import Commands
+from trainers.launch.isolation import IsolatedCall, JobError, run_isolated
 from trainers.launch.parallel import ask_when_stopped, is_stopping
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
@@ -175,22 +180,93 @@ def test_results_come_back_and_faults_are_told() -> None:
     assert json.loads(run_isolated("json:dumps", {})) == {}
 
 
+def test_on_macos_a_process_is_a_new_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert IsolatedCall("sys:modules.get", "torch").result() is None
+
+
+def test_runs_of_forks_are_those_of_processes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings and variables of the first fork do not reach the second."""
+    commands = Commands()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    first = ["seed=1", "threads=2", "kernels=reference", "trainer.precision=bf16"]
+    for number, words in enumerate((first, ["seed=0"])):
+        for way in ("forks", "alone"):
+            run = [*JOBS[1:], "trainer.steps=3", *words, "checkpoint.at_end=true", f"output={tmp_path / way}"]
+            done = commands.run_py(run, ROOT) if way == "forks" else command(*run)
+            assert done.returncode == 0, done.stderr
+            assert f"run folder: {tmp_path / way}" in done.stdout
+            assert len(list(tmp_path.glob(f"{way}/*/*/summary.json"))) == number + 1
+    forks, alone = (
+        {path.parent.relative_to(tmp_path / way): path.parent for path in tmp_path.glob(f"{way}/*/*/*.jsonl")}
+        for way in ("forks", "alone")
+    )
+    assert forks.keys() == alone.keys()
+    for name, folder in forks.items():
+        other = alone[name]
+        assert_same(outcome_in(folder), outcome_in(other))
+        assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in other.iterdir())
+        for own in ("config.yaml", "environment.json"):
+            texts = [
+                re.sub(r'"started": "[^"]*"|/(forks|alone)\b', "", (each / own).read_text())
+                for each in (folder, other)
+            ]
+            assert texts[0] == texts[1]
+
+
+def test_a_fork_that_is_killed_costs_its_run_alone(tmp_path: Path) -> None:
+    commands = Commands()
+    words = [*JOBS[1:], *ENDLESS, "trainer.log_every=1", f"output={tmp_path}"]
+    with ThreadPoolExecutor() as threads:
+        runs = [threads.submit(commands.run_py, [*words, f"seed={seed}"], ROOT) for seed in (0, 1)]
+        for seed, number in ((0, signal.SIGKILL), (1, signal.SIGTERM)):
+            os.kill(wait_for_fork(tmp_path, seed), number)
+    killed, stopped = (run.result() for run in runs)
+    assert killed.returncode == 1 and killed.stderr == "error: its process was killed by SIGKILL\n"
+    assert stopped.returncode == 143 and "state is saved" in stopped.stderr
+    done = commands.run_py([*words, "seed=0", "trainer.steps=1", "workers=1"], ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_signal_to_a_command_saves_and_stops_its_forks(tmp_path: Path) -> None:
+    def stop() -> None:
+        wait_for_fork(tmp_path, 0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with Commands() as commands:
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        with pytest.raises(KeyboardInterrupt):
+            commands.run_py([*JOBS[1:], *ENDLESS, "trainer.log_every=1", f"output={tmp_path}"], ROOT)
+        stopping.join()
+        assert len(list(tmp_path.glob("*/*/checkpoint/step-*"))) == 1 and commands.status == 143
+        with pytest.raises(KeyboardInterrupt):
+            commands.run_py([], ROOT)
+
+
 def wait_for_job(process: Background, output: Path, seed: int) -> int:
     """The process that holds the lock of the run with this seed, once this run has records."""
+    return process.until(lambda: holder(process.pid, output, seed))
 
-    def holder() -> int | None:
-        for config in output.glob("*/*/config.yaml"):
-            records = config.parent / "metrics.jsonl"
-            lock = config.parent.parent / f".{config.parent.name}.lock"
-            if (
-                f"\nseed: {seed}\n" in "\n" + config.read_text()
-                and records.exists()
-                and records.stat().st_size
-            ):
-                return next((pid for pid in session(process.pid) if lock in opened(pid)), None)
-        return None
 
-    return process.until(holder)
+def wait_for_fork(output: Path, seed: int) -> int:
+    """The same for a run that this process has forked."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not (found := holder(os.getsid(0), output, seed)):
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
+    return found
+
+
+def holder(leader: int, output: Path, seed: int) -> int | None:
+    for config in output.glob("*/*/config.yaml"):
+        records = config.parent / "metrics.jsonl"
+        lock = config.parent.parent / f".{config.parent.name}.lock"
+        if f"\nseed: {seed}\n" in "\n" + config.read_text() and records.exists() and records.stat().st_size:
+            return next((pid for pid in session(leader) if lock in opened(pid)), None)
+    return None
 
 
 def opened(pid: int) -> list[Path]:

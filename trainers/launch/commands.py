@@ -4,13 +4,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from pkgutil import resolve_name
 from types import FrameType, TracebackType
 from typing import Any
 
+from trainers.launch.isolation import IsolatedCall, JobError
 from trainers.launch.stopping import STARTER
+from trainers.names import full_name
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STREAMS = ("stdout", "stderr")  # files of ``Commands.run_py``, in the order of their descriptors from 1 on
 
 
 class Commands:
@@ -22,7 +29,7 @@ class Commands:
 
     def __init__(self) -> None:
         self.signals: list[int] = []
-        self._running: list[subprocess.Popen[Any]] = []
+        self._running: list[subprocess.Popen[Any] | IsolatedCall] = []
         self._before: dict[int, Any] = {}
 
     def run(
@@ -36,12 +43,11 @@ class Commands:
         if self.signals:
             raise KeyboardInterrupt
         starter = {STARTER: str(os.getpid())}
-        with subprocess.Popen(words, env=environment | starter, text=True, **options) as process:
-            self._running.append(process)
-            for number in self.signals:  # those that came before the process was known
-                process.send_signal(number)
+        with (
+            subprocess.Popen(words, env=environment | starter, text=True, **options) as process,
+            self._passing_on_to(process),
+        ):
             output, errors = process.communicate()
-            self._running.remove(process)
         if process.returncode < 0 or process.returncode >= 128:
             number = abs(process.returncode) % 128
             if number in {*signal.Signals} - {*_SIGNALS}:  # such as for exhausted memory
@@ -51,6 +57,44 @@ class Commands:
         if self.signals:
             raise KeyboardInterrupt
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+    def run_py(
+        self, words: Sequence[str], folder: Path, modules: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``python run.py WORDS`` in ``folder``, in a fork of a process that has imported what it needs.
+
+        ``modules`` are imports beside those of every run; the first call decides. A command that was killed
+        has failed, with a line on standard error. Raises ``KeyboardInterrupt`` if a signal was received
+        before or meanwhile.
+        """
+        if self.signals:
+            raise KeyboardInterrupt
+        with tempfile.TemporaryDirectory(prefix="total-error-") as streams:
+            request = {"words": words, "folder": str(folder), "streams": streams}
+            files = [Path(streams) / name for name in _STREAMS]
+            for file in files:
+                file.touch()
+            status, problem = 1, ""
+            try:
+                process = IsolatedCall(f"{__name__}:run_in_fork", request, ["run", *modules])
+                with self._passing_on_to(process):
+                    status = process.result()
+            except JobError as error:
+                problem = f"error: {error}\n"
+            output, errors = (file.read_text(encoding="utf-8") for file in files)
+        if self.signals:
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(words, status, output, errors + problem)
+
+    @contextmanager
+    def _passing_on_to(self, process: subprocess.Popen[Any] | IsolatedCall) -> Iterator[None]:
+        self._running.append(process)
+        for number in self.signals:  # those that came before the process was known
+            process.send_signal(number)
+        try:
+            yield
+        finally:
+            self._running.remove(process)
 
     @property
     def status(self) -> int:
@@ -71,3 +115,13 @@ class Commands:
         self.signals.append(number)
         for process in self._running:
             process.send_signal(number)
+
+
+def run_in_fork(request: dict[str, Any]) -> int:
+    """run.py's command line in this process, as ``Commands.run_py`` asks for it; returns the exit status."""
+    for number, name in enumerate(_STREAMS, 1):
+        with (Path(request["streams"]) / name).open("wb") as file:
+            os.dup2(file.fileno(), number)
+    os.chdir(request["folder"])
+    sys.argv = ["run.py", *request["words"]]
+    return resolve_name(f"{full_name('run')}:command_line")()

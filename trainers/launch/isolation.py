@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 from trainers.files.plain import Config
 from trainers.launch.streams import keep_streams
@@ -28,6 +29,7 @@ EVERY_JOB_IMPORTS = (
 GRACE_SECONDS = 300  # time for a job that was asked to stop, to finish its step and write a checkpoint
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _POLL_SECONDS = 0.5
+_turns = threading.Lock()  # multiprocessing also reads other processes' exit statuses when it starts one
 _SERVER_ENDED = 255  # multiprocessing's exit status of a process whose fork server has ended
 
 
@@ -35,44 +37,69 @@ class JobError(RuntimeError):
     """A job ended without a result; the message is one line with the reason."""
 
 
-def run_isolated(entry: str, config: Config) -> object:
-    """Call ``entry`` (``module:function``) with a config in a separate process; return its plain value.
+class IsolatedCall:
+    """A call of ``entry`` (``module:function``) with a plain value, in its own process.
 
-    The modules that the first config names are imported once, for this and all later calls. Raises
-    ``JobError`` if the process was killed or ``entry`` raised. The process stops when its caller ends.
+    The first call imports ``modules``, for all later ones too; several threads may make calls. The process
+    stops when its caller ends. Raises ``JobError`` if it cannot start.
     """
+
+    def __init__(self, entry: str, argument: object, modules: Iterable[str] = ()) -> None:
+        know_start_method()
+        # a fork of a process that has imported torch is not safe with the libraries of macOS
+        get_context, is_safe = multiprocessing.get_context, sys.platform != "darwin"
+        context = get_context("forkserver") if is_safe else get_context("spawn")
+        imported = [*EVERY_JOB_IMPORTS, entry.partition(":")[0], *modules]
+        context.set_forkserver_preload([full_name(module) for module in imported])
+        self._receiver, sender = context.Pipe(duplex=False)
+        with sender, _turns:  # an open copy of ``sender`` would hide the end of the child
+            arguments = (entry, argument, dict(os.environ), str(Path.cwd()), sender)
+            self._child = context.Process(target=_child, args=arguments)
+            try:
+                with signals_blocked(), _module_path():
+                    self._child.start()
+            except (EOFError, OSError) as error:
+                self._receiver.close()
+                raise JobError(_describe_end(_SERVER_ENDED)) from error
+
+    def send_signal(self, number: int) -> None:
+        assert self._child.pid is not None  # it has started
+        with suppress(ProcessLookupError):
+            os.kill(self._child.pid, number)
+
+    def result(self) -> Any:
+        """Wait for the value of ``entry``.
+
+        Raises ``JobError`` if the process was killed or ``entry`` raised.
+        """
+        child = self._child
+        with self._receiver:
+            try:
+                connection.wait([self._receiver, child.sentinel])
+                outcome = None
+                with suppress(EOFError):  # the child has ended without a result
+                    outcome = self._receiver.recv() if self._receiver.poll() else None
+                connection.wait([child.sentinel])
+                with _turns:
+                    child.join()
+            except BaseException:
+                child.terminate()
+                child.join(GRACE_SECONDS)
+                raise
+            finally:
+                child.kill()
+        if outcome is None:
+            raise JobError(_describe_end(child.exitcode))
+        fault, result = outcome
+        if fault:
+            raise JobError(fault)
+        return result
+
+
+def run_isolated(entry: str, config: Config) -> object:
+    """The value of an ``IsolatedCall`` with a config, and with the modules that the config names."""
     named = [part["_target_"] for part in config.values() if isinstance(part, dict) and "_target_" in part]
-    modules = [*EVERY_JOB_IMPORTS, entry.partition(":")[0], *(name.rpartition(".")[0] for name in named)]
-    know_start_method()
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([full_name(module) for module in modules])
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(entry, config, dict(os.environ), str(Path.cwd()), sender))
-    with receiver, sender:
-        try:
-            with signals_blocked(), _module_path():
-                child.start()
-        except (EOFError, OSError) as error:
-            raise JobError(_describe_end(_SERVER_ENDED)) from error
-        sender.close()  # an open copy would hide the end of the child
-        try:
-            connection.wait([receiver, child.sentinel])
-            outcome = None
-            with suppress(EOFError):  # the child has ended without a result
-                outcome = receiver.recv() if receiver.poll() else None
-            child.join()
-        except BaseException:
-            child.terminate()
-            child.join(GRACE_SECONDS)
-            raise
-        finally:
-            child.kill()
-    if outcome is None:
-        raise JobError(_describe_end(child.exitcode))
-    fault, result = outcome
-    if fault:
-        raise JobError(fault)
-    return result
+    return IsolatedCall(entry, config, [name.rpartition(".")[0] for name in named]).result()
 
 
 def know_start_method() -> None:

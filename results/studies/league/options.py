@@ -1,6 +1,7 @@
 """Options of the league's command that start its trainings."""
 
 import argparse
+import os
 import sys
 
 from results.studies.kit import ROOT, Training
@@ -57,6 +58,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(
             "the page has runs of committed code only: commit your changes first, or give --allow-modified"
         )
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the trainings
     with Commands() as commands:
         train = Trainings(ROOT / options.root, options.set, _print_progress, commands)
         try:

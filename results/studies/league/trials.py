@@ -1,10 +1,7 @@
 """Trainings of the league: their definition, outcomes of finished ones, and new ones by run.py."""
 
 import math
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +22,10 @@ COMPARED, TUNING = "league", "league_tuning"  # folders below the root of output
 DIAGNOSTICS = ("diagnostics=[gap,hindsight]",)  # of compared runs
 OWN_SETTINGS = ("experiment", "output", "seed", "optimizer.lr", "diagnostics", "trainer.evaluate_every")
 OWN_GROUPS = ("budget", "compressor", "feedback")
+MODULES = (  # slow imports of the tasks
+    *("models.bert", "sklearn.datasets"),
+    *("torchvision.models", "transformers.models.bert.modeling_bert"),
+)
 AT_THE_END = ("trainer.evaluate_every=1000",)  # epochs; runs that only tune need the last quality alone
 
 
@@ -188,13 +189,7 @@ class Trainings:
 
     def _train(self, entry: Entry, trial: Trial) -> Outcome:
         words = [*trial.overrides(entry, self.root), *self.overrides]
-        done = self.commands.run(
-            [sys.executable, "run.py", *words],
-            {"OMP_NUM_THREADS": "1"} | os.environ,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        done = self.commands.run_py(words, ROOT, MODULES)
         if done.returncode and (outcome := self._failed(trial)):
             self.report(f"{trial}: {outcome.error}")
             return outcome

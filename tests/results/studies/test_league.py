@@ -256,7 +256,7 @@ def test_a_refusal_of_run_py_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_training_that_diverges_fails_alone(tmp_path: Path) -> None:
     """run.py writes a failed summary and prints no run folder."""
 
-    def run(command: list[str], environment: dict[str, str], **_: Any) -> SimpleNamespace:
+    def run_py(command: list[str], *_: Any) -> SimpleNamespace:
         if f"seed={TUNING_SEED}" in command:
             write_run(
                 tmp_path / "league_tuning",
@@ -269,7 +269,7 @@ def test_a_training_that_diverges_fails_alone(tmp_path: Path) -> None:
         return SimpleNamespace(returncode=1, stdout="", stderr="error: the gradient is not finite")
 
     lines: list[str] = []
-    train = Trainings(tmp_path, report=lines.append, commands=SimpleNamespace(run=run))
+    train = Trainings(tmp_path, report=lines.append, commands=SimpleNamespace(run_py=run_py))
     trial = Trial("madelon", "top_k", 20, "budget.density=0.01", 1e-8, TUNING_SEED)
     with pytest.raises(TrainingError, match="the gradient is not finite"):
         train(entry_of("top_k"), trial)
