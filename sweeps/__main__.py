@@ -83,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = failed or done.returncode
             if failed and not keep_going:
                 break
+    is_ours = not any(word.startswith("output=") for word in overrides)
+    if is_ours and not failed and (ROOT / f"results/pages/{study}/study.yaml").is_file():
+        print(f"next: python -m results study {study} (its page of all these runs)")
     return failed
 
 

@@ -180,7 +180,9 @@ def test_sweeps_of_a_study_run_in_order(started: list, capsys: pytest.CaptureFix
         usual if "madelon" not in words[2] else ["data.download=true", *usual] for words, _ in started
     ]
     assert all(words[:2] == ["run.py", "-m"] for words, _ in started)
-    assert capsys.readouterr().out.count("== python run.py -m +sweeps=lambda_vs_k/") == 4
+    said = capsys.readouterr().out
+    assert said.count("== python run.py -m +sweeps=lambda_vs_k/") == 4
+    assert said.splitlines()[-1].startswith("next: python -m results study lambda_vs_k (")
 
 
 def test_a_launcher_and_a_tracker_of_ones_own_replace_the_usual_ones(started: list) -> None:
@@ -277,5 +279,6 @@ def test_sweeps_is_a_program_that_trains(tmp_path: Any) -> None:
     words = [sys.executable, "-m", "sweeps", *overrides, "isolate=false", f"output={tmp_path}"]
     first = command(launcher=words)
     assert first.returncode == 0, first.stderr
-    assert first.stdout.rstrip().endswith("2 finished")
+    finished, following = first.stdout.splitlines()[-2:]
+    assert finished == "2 finished" and following.startswith(f"next: python -m results report {tmp_path} (")
     assert len(list(tmp_path.glob("*/*/summary.json"))) == 2

@@ -86,7 +86,7 @@ def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [status for status, _ in found.values()] == ["failed", "failed", "finished", "failed"]
     assert "TopK.density must be in (0, 1], got 2.0" in found[1][1]
     assert "is not finite" in found[4][1]
-    assert result.stdout.rstrip().endswith("1 finished, 3 failed")
+    assert result.stdout.splitlines()[-2] == "1 finished, 3 failed"
     assert all(line.startswith("error: ") for line in result.stderr.splitlines())
     assert result.stderr.count("error: TopK.density must be in (0, 1], got 2.0\n") == 1
     assert "error: as job 1\n" in result.stderr

@@ -6,6 +6,7 @@ Standard library only, because checks before slow imports use it.
 from pathlib import Path
 
 PREFIX = __name__.removesuffix("trainers.names")  # empty in a checkout
+RESULTS = "total-error results" if PREFIX else "python -m results"  # the command that reads runs
 ROOT = Path(__file__).parents[1]
 
 

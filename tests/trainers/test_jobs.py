@@ -96,6 +96,19 @@ def test_only_the_first_process_reports_a_job_and_prints_the_table(
     assert [job.status for job in read_jobs(tmp_path)] == [FAILED]
 
 
+def test_a_sweep_ends_with_the_command_that_reads_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOTAL_ERROR_JOBS", str(tmp_path))
+    report(tmp_path, Job(0, (), FAILED, "no such data"))
+    assert end_sweep() == 1 and "next:" not in capsys.readouterr().out
+    for number, folder in enumerate(("outputs/a/1", "outputs/b/2", "my runs/a/3"), 1):
+        report(tmp_path, Job(number, (), SKIPPED if number == 2 else FINISHED, folder=folder))
+    end_sweep()
+    said = "next: python -m results report 'my runs' outputs (a page on all runs there; or table, figures)"
+    assert capsys.readouterr().out.splitlines()[-1] == said
+
+
 def test_jobs_know_how_many_run_beside_them(tmp_path: Path) -> None:
     def nothing() -> tuple[str, Path]:
         return FINISHED, tmp_path

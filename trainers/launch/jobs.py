@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -23,6 +24,7 @@ from trainers.files.offline import sync_command
 from trainers.launch import sweep_plan
 from trainers.launch.parallel import is_stopping, raise_when_stopped, stopping_with_sweep
 from trainers.launch.stopping import StoppedError
+from trainers.names import RESULTS
 
 FINISHED, SKIPPED, FAILED, LOST = "finished", "skipped", "failed", "lost"
 INTERRUPTED, NOT_STARTED = "interrupted", "not started"
@@ -253,6 +255,11 @@ def _first_alike(jobs: Sequence[Job], job: Job) -> str:
     return f"as job {first.number + 1}" if first.number < job.number else ""
 
 
+def reading(*outputs: str) -> str:
+    """A line with the commands that read all runs in ``outputs``."""
+    return f"next: {RESULTS} report {shlex.join(outputs)} (a page on all runs there; or table, figures)"
+
+
 def end_sweep(interrupted: bool = False) -> int:
     """Print how the jobs of this process's sweep ended, if there was one; return 1 if a job failed.
 
@@ -272,6 +279,8 @@ def end_sweep(interrupted: bool = False) -> int:
     if jobs and os.environ.get("RANK", "0") == "0":
         print_jobs(jobs)
         folders = [Path(job.folder) for job in jobs if job.status == FINISHED]
+        if outputs := {str(Path(job.folder).parents[1]) for job in jobs if job.status in (FINISHED, SKIPPED)}:
+            print(reading(*sorted(outputs)))
         if sync := sync_command(folders):
             print(f"to Weights & Biases: {sync}")
     return int(any(job.status not in (FINISHED, SKIPPED) for job in jobs))

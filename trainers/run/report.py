@@ -11,7 +11,9 @@ from rich.table import Table
 
 from compressors.core.fields import KINDS
 from compressors.kernels.choice import describe
+from trainers.launch.jobs import reading
 from trainers.local import LocalSteps
+from trainers.names import RESULTS
 from trainers.network_model.break_even import NAME as BREAK_EVEN
 from trainers.network_model.break_even import in_words
 from trainers.schedules.autolrs import AutoLRS
@@ -68,11 +70,10 @@ def print_summary(summary: Mapping[str, object], console: Console | None = None)
 
 def next_commands(folder: Path, output: str, summary: Mapping[str, object]) -> str:
     """A line with the commands that read the run in ``folder``, and all runs in ``output``."""
-    results = "python -m results" if __name__.startswith("trainers.") else "total-error results"
-    line = f"next: {results} report {shlex.quote(output)} (a page on all runs there; or table, figures)"
+    line = reading(output)
     if BREAK_EVEN not in summary:
         return line
-    network = f"{results} breakeven {shlex.quote(str(folder))} --bandwidth 1gbit 10gbit"
+    network = f"{RESULTS} breakeven {shlex.quote(str(folder))} --bandwidth 1gbit 10gbit"
     return f"{line}; {network} (steps over a network)"
 
 
