@@ -84,6 +84,22 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "test accuracy 75.00%" in after
 
 
+def test_an_evaluation_of_a_printed_step_does_not_print_its_record_again() -> None:
+    """As after the first of some steps that are as long as an epoch, in local steps."""
+    stream = io.StringIO()
+    terminal = Terminal(10, stream)
+    for step in (1, 2):
+        terminal.log(RECORD | {"step": step})
+        terminal.log({"step": step, "epoch": 0.5, "test/accuracy": 0.75})
+    terminal.finish({})
+    record = "loss 1.2500  density 1.000%  total error 12.5"
+    assert stream.getvalue().splitlines() == [
+        f"step 1  epoch 0.50  {record}",
+        "step 1  epoch 0.50  test accuracy 75.00%",
+        f"step 2  epoch 0.50  {record}  test accuracy 75.00%",
+    ]
+
+
 def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a run resumed after step 100, with the speed between its records: 30 steps in 200 s."""
     clock = [0.0]

@@ -84,6 +84,7 @@ class Terminal:
         self.held: Record | None = (
             None  # the last step's record, until it is known whether an evaluation follows
         )
+        self.printed_step: float = -1  # of the last line
         self.training: Record = {}  # the last record of each kind
         self.evaluation: Record = {}
         self.progress: Progress | None = None
@@ -137,7 +138,9 @@ class Terminal:
     def _print(self, record: Record) -> None:
         self.held = None
         self.last_line = time.monotonic()
-        line = f"step {record['step']}  epoch {record['epoch']:.2f}  {_line(self.training | record)}"
+        values = record if record["step"] == self.printed_step else self.training | record
+        self.printed_step = record["step"]
+        line = f"step {record['step']}  epoch {record['epoch']:.2f}  {_line(values)}"
         print(f"{self.prefix}{line}", file=self.stream, flush=True)
 
 
