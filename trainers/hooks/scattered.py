@@ -15,7 +15,6 @@ from compressors.api import (
     Communicator,
     Field,
     Input,
-    Plan,
     Reduced,
     Reducer,
     Segment,
@@ -92,33 +91,14 @@ class _Unchanged(Codec):
 
 
 @dataclass(frozen=True)
-class InParts(Reducer):
+class InParts(Wrapper):
     """Applies ``inner`` to the owners' parts of every segment, whose names end with the owner's number."""
 
     inner: Compress
     edges: Mapping[str, Edges] = field(repr=False)
 
-    @property
-    def traits(self) -> Traits:
-        return self.inner.traits
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        return self.inner.kinds
-
-    @property
-    def has_a_value_each(self) -> bool:
-        return self.inner.has_a_value_each
-
-    @property
-    def uses_learning_rate(self) -> bool:
-        return self.inner.uses_learning_rate
-
-    def note(self, learning_rate: float) -> str:
-        return self.inner.note(learning_rate)
-
-    def check(self, plan: Plan) -> None:
-        self.inner.check(plan)
+    def layers(self) -> Iterator[Reducer]:
+        return self.inner.layers()  # without itself: it changes no residual, and saved states name wrappers
 
     def init(self, segments: list[Segment]) -> State:
         return self.inner.init([part for segment in segments for part in self._parts(segment)])
