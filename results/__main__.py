@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from trainers.launch.stopping import stop_with_starter
+
 COMMANDS = {  # name: module of this package with a function ``main``, one line of help
     "table": (".tables.methods_table", "methods side by side; or tidy files, or one run's traffic"),
     "figures": (".figures.kinds", "figures of any set of runs, as PNG or also PDF"),
@@ -28,6 +30,7 @@ HELP = (
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in COMMANDS:
+        stop_with_starter()  # such as python -m sweeps, for a budget
         try:
             return importlib.import_module(COMMANDS[words[0]][0], __package__).main(words[1:])
         except KeyboardInterrupt:

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from results.escaping import one_line
 from trainers.files.atomic import replacing, write_whole
@@ -18,9 +18,14 @@ from trainers.files.atomic import replacing, write_whole
 ROOT = Path(__file__).parents[1]
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (see: {self.prog} --help)\n")  # argparse would print the usage first
+
+
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """The parser of ``python -m results NAME``; keeps the paragraphs of ``description``, a docstring."""
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=f"python -m results {name}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,

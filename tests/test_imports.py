@@ -24,8 +24,8 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
     "trainers/identity/identity.py": "trainers.identity.effects trainers.identity.values",
     "results": """results jinja2 matplotlib numpy pandas PIL plotly pyarrow scipy wandb wandb_workspaces yaml
         trainers.files.atomic trainers.files.files trainers.files.goals trainers.files.working_tree
-        trainers.identity.identity trainers.launch.commands trainers.network_model.break_even
-        trainers.network_model.rates trainers.network_model.step_times""",
+        trainers.identity.identity trainers.launch.commands trainers.launch.stopping
+        trainers.network_model.break_even trainers.network_model.rates trainers.network_model.step_times""",
     "sweeps": "trainers.launch.commands",
     "total_error": "total_error compressors contract trainers results.__main__ run",
     "trainers/config": "hydra omegaconf yaml compressors trainers",

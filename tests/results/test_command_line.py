@@ -1,5 +1,9 @@
 """``python -m results``: its commands and their help."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,8 +11,9 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results.__main__ import COMMANDS
-from results.command import hand_out
+from results.command import ROOT, hand_out
 from results.studies.catalogue import STUDIES
+from trainers.launch.stopping import STARTER
 
 main = command_of_results()
 
@@ -56,6 +61,34 @@ def test_every_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFi
 def test_another_name_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err == f"{said}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("table x --nothing", "unrecognized arguments: --nothing"),
+        ("budget seed=1", "one of the arguments --density --threshold --given is required"),
+        ("study league --jobs two", "argument --jobs: invalid int value: 'two'"),
+        ("report", "folders with runs are missing"),
+    ],
+)
+def test_an_error_in_the_options_is_one_line(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words.split())
+    assert left.value.code == 2
+    command = " ".join(word for word in words.split() if word in (*COMMANDS, "league"))
+    assert capsys.readouterr().err == f"error: {said} (see: python -m results {command} --help)\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_a_command_ends_with_the_one_that_started_it() -> None:
+    """Here the starter, process 1, is not the parent, as if it had ended before."""
+    done = subprocess.run(
+        [sys.executable, "-m", "results", "table"], env=os.environ | {STARTER: "1"}, cwd=ROOT
+    )
+    assert done.returncode == 128 + signal.SIGTERM
 
 
 @pytest.fixture
