@@ -33,7 +33,7 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 def test_several_diagnostics_are_chosen_by_commas(tmp_path: Path) -> None:
     """The message about a finished run names chosen diagnostics that it did not measure."""
-    overrides = [*SMALL, "compressor=top_k", "tracker=none", f"output={tmp_path}"]
+    overrides = [*SMALL, "compressor=top_k", "tracker=none", "kernels=reference", f"output={tmp_path}"]
     first = command(*overrides, "diagnostics=xi,selection_error")
     assert first.returncode == 0, first.stderr
     (record,) = [r for r in records(only_folder(tmp_path)) if "diagnostics/xi" in r]
