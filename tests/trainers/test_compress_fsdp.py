@@ -15,8 +15,12 @@ from fsdp_cases import (
     with_fsdp,
     with_other_processes,
 )
+from methods import FEEDBACKS, named
 from processes import run_in_processes
 from script_cases import EXAMPLES, example, restarted_once
+
+from compressors.build import build_reducer
+from trainers.hooks.scattered import InParts, scattered
 
 Found = list[dict[str, Any]]
 PROCESSES = 3  # the parts of a parameter then have different sizes
@@ -43,6 +47,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(folder: Path) -> Found:
     return run_in_processes(all_cases, 2, str(folder))
+
+
+def test_the_layers_around_parts_are_those_of_the_whole() -> None:
+    """A saved state names the wrappers, on which the meaning of a residual depends."""
+    whole = build_reducer(named("qsgd", {}).method(), 64, FEEDBACKS["gradient"])
+    parts = scattered(whole, {"weight": (0, 24, 64)}, range(2))
+    assert any(isinstance(getattr(layer, "inner", None), InParts) for layer in parts.layers())
+    assert [type(layer) for layer in parts.layers()] == [type(layer) for layer in whole.layers()]
+    assert parts.traits == whole.traits
 
 
 @pytest.mark.parametrize("method", METHODS)
