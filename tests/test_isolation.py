@@ -191,7 +191,7 @@ def test_runs_of_forks_are_those_of_processes_of_their_own(
     """The settings and variables of the first fork do not reach the second."""
     commands = Commands()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    first = ["seed=1", "threads=2", "kernels=reference", "trainer.precision=bf16"]
+    first = ["seed=1", "threads=2", "kernels=reference"]
     for number, words in enumerate((first, ["seed=0"])):
         for way in ("forks", "alone"):
             run = [*JOBS[1:], "trainer.steps=3", *words, "checkpoint.at_end=true", f"output={tmp_path / way}"]
