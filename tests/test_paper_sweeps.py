@@ -62,6 +62,7 @@ def test_every_preset_of_the_paper_is_in_a_sweep() -> None:
     crossed = {path.stem: set(params_of(path)["experiment"].split(",")) for path in PAPER}
     assert crossed["dense"] == PRESETS - {"paper/gpt124m"}  # not a network of the paper
     compressed = {name for stem, names in crossed.items() if stem != "dense" for name in names}
+    compressed -= {f"resnet18/{path.stem}" for path in (CONF / "experiment/resnet18").glob("*.yaml")}
     assert compressed - {"convex/gisette_sgd"} == crossed["dense"]
 
 
@@ -73,3 +74,20 @@ def test_runs_of_two_sweeps_are_the_same_runs() -> None:
         for sweep in ("cifar10", "feedback", "entire_model", "accordion")
     ]
     assert len({(identify(config).id, config["output"], config["name"]) for config in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    {
+        "none": ["compressor=none"],
+        "top_k": ["compressor=top_k"],
+        "top_k_global": ["compressor=top_k", "scope=global"],
+        "accordion": ["compressor=accordion"],
+    }.items(),
+)
+def test_a_row_of_resnet18_is_the_preset_with_its_settings(row: str, words: list[str]) -> None:
+    found = [
+        resolved(f"experiment={name}", *own)
+        for name, own in ((f"resnet18/{row}", []), ("paper/resnet18_cifar10", words))
+    ]
+    assert found[0] == found[1]
