@@ -145,7 +145,11 @@ def test_the_leagues_interactive_page_has_the_numbers_of_its_tables_and_commands
     for one in settings:
         if f"| `{one['setting']}" in table:  # not if it meets no budget with the compared seeds
             assert f"| {one['spread']} |" in table, one
-    for command in {one["method"]: one["command"] for one in settings}.values():
+    local = (ROOT / "results/pages/local/local.md").read_text()
+    (told,) = json.loads((ROOT / "results/pages/local/local.json").read_text())["tasks"].values()
+    for one in told["settings"]:
+        assert f"| {one['spread']} |" in local, one
+    for command in {one["method"]: one["command"] for one in settings + told["settings"]}.values():
         require_command(command)
 
 

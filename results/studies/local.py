@@ -14,7 +14,7 @@ from results.studies.league.explorer import command_of
 from results.studies.league.scores import TARGET_AT
 
 TASK, DENSE = "small GPT, with and without local steps", "every_step"
-QUALITY = Measure.recorded("test/perplexity", "test perplexity")
+QUALITY = Measure.recorded("test/perplexity", "test perplexity per byte", digits=3)
 
 
 def names(runs: Sequence[Run], further: Sequence[Run]) -> dict[str, Any]:
