@@ -12,7 +12,10 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: 
 offline = pytest.importorskip("plotly.offline", reason="needs plotly: pip install plotly")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
-DATA = json.loads((ROOT / "results/pages/league/league.json").read_text())
+LOCAL, DATA = (
+    json.loads((ROOT / f"results/pages/{study}/{study}.json").read_text()) for study in ("local", "league")
+)
+DATA["tasks"] = LOCAL["tasks"] | DATA["tasks"]
 
 
 @pytest.fixture(scope="module")
