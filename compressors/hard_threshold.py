@@ -8,7 +8,7 @@ entries. Strom sends the sign times lambda; this method sends the exact value, a
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from torch import Tensor
@@ -23,17 +23,21 @@ class HardThreshold(Codec):
     """Keeps x_i iff |x_i| >= threshold or x_i is NaN. The selection is the same in both scopes.
 
     A higher threshold sends less. With ``threshold=None``, ``for_model`` sets the paper's rule 1 / (2
-    sqrt(k)), where k = density * D is the expected number of elements per step. Raises ``ValueError`` for a
-    negative or non-finite threshold and, without a threshold, for a density outside (0, 1].
+    sqrt(k)), where k = density * D is the expected number of elements per step. With ``follows="rate"`` the
+    threshold of a step is lambda times its learning rate, or the mean rate of the local steps since the last
+    exchange: pseudo-gradients fall with that rate. Raises ``ValueError`` for a negative or non-finite
+    threshold, without a threshold for a density outside (0, 1] and for ``follows``, and for another
+    ``follows``.
     """
 
     threshold: float | None = None
     density: float | None = None
+    follows: str | None = field(default=None, repr=False)
 
     payload = Sparse
     traits = Traits(ragged=True, lossless_at={"threshold": 0.0})
     knob = THRESHOLD
-    examples = ({"threshold": 1.0},)
+    examples = ({"threshold": 1.0}, {"threshold": 2.0, "follows": "rate"})
     waits = ("1", "S W + G", "")
 
     def __post_init__(self) -> None:
@@ -42,6 +46,13 @@ class HardThreshold(Codec):
         else:
             valid = is_real(self.threshold) and self.threshold >= 0
             require(valid, "HardThreshold.threshold", "a finite number >= 0", self.threshold)
+        require(self.follows in (None, "rate"), "HardThreshold.follows", "'rate' or null", self.follows)
+        rule = "given with follows=rate: the paper's rule is for a constant one"
+        require(self.follows is None or self.threshold is not None, "HardThreshold.threshold", rule, None)
+
+    @property
+    def uses_learning_rate(self) -> bool:
+        return self.follows is not None
 
     def for_model(self, num_parameters: int) -> Self:
         """The same method; without a threshold, it gets that of the paper's rule for ``num_parameters``."""
@@ -49,22 +60,23 @@ class HardThreshold(Codec):
         return replace(self, threshold=threshold, density=None)
 
     def rule(self, size: int, step: Step, workers: range) -> AtLeast:
-        return AtLeast(self._known_threshold)
+        return AtLeast(self._threshold_at(step))
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, at_least(self._known_threshold, x))
+        return take(x, at_least(self._threshold_at(step), x))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        return x.numel() * self._known_threshold**2
+        return x.numel() * self._threshold_at(step) ** 2
 
     def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
-        return 0.0, math.sqrt(size) * self._known_threshold
+        return 0.0, math.sqrt(size) * self._threshold_at(step)
 
-    @property
-    def _known_threshold(self) -> float:
+    def _threshold_at(self, step: Step) -> float:
         if self.threshold is None:
             raise ValueError("HardThreshold.threshold must be set, by for_model(), got None")
-        return self.threshold
+        if self.follows is None:
+            return self.threshold
+        return self.threshold * (step.learning_rate if step.local_rate is None else step.local_rate)
 
 
 def known_threshold(threshold: float | None, density: float | None, num_parameters: int) -> float:

@@ -39,6 +39,8 @@ REFUSED = {  # words: the end of the line, or a part of it
     "data=synthetic_ratings data.drop_last=true": "Could not override 'data.drop_last': there is no",
     "budget.density=0": "TopK.density must be in (0, 1], got 0",
     "compressor=hard_threshold compressor.threshold=-1": "threshold must be a finite number >= 0, got -1",
+    "compressor=hard_threshold compressor.follows=rate": "threshold must be given with follows=rate",
+    "compressor=hard_threshold compressor.follows=lr": "follows must be 'rate' or null, got lr",
     "compressor=hard_threshold compressor.threshold=1 budget.density=0.1": "budget.density has no effect",
     "compressor=none budget.density=0.1": "budget.density has no effect",
     "compressor=cocktail budget.density=0.5": "budget.density has no effect with this compressor: set "

@@ -108,6 +108,7 @@ class Step(NamedTuple):
     shapes: Shapes = ()  # of the segment's layers
     worker: int = 0  # id of the worker whose vector is encoded
     weights: Sequence[Tensor] = ()  # of the segment's layers, before the step
+    local_rate: float | None = None  # mean rate of the local steps since the last exchange; None without them
 
     def layers(self, x: Tensor) -> Sequence[Tensor]:
         """The layers of ``x`` [d], in order; one layer if there are no shapes."""

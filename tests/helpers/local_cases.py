@@ -17,6 +17,12 @@ import total_error
 H = 3
 STEPS, HALF = 9, 5  # HALF is between two synchronisations
 TOP_K: dict[str, Any] = {"compressor": "top_k", "density": 0.05}
+FOLLOWING: dict[str, Any] = {
+    "compressor": "hard_threshold",
+    "density": None,
+    "threshold": 2.0,
+    "follows": "rate",
+}
 STREAMING: dict[str, Any] = {"steps": 2 * H, "fragments": 2, "delay": 2, "blend": 0.5}
 
 
@@ -67,6 +73,7 @@ def all_cases(process: int, processes: int, folder: str) -> dict[str, Any]:
         "resumed": resumed(Path(folder)),
         # saved between the first synchronisation and the step that takes its result over
         "streaming": resumed(Path(folder) / "streaming", H + 1, **STREAMING),
+        "following": resumed(Path(folder) / "following", H + 1, **FOLLOWING),
         "scaled": scaled(process),
         "refused": refused(process),
     }

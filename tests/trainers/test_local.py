@@ -1,6 +1,7 @@
 """Local steps: against plain loops, and equal for all layouts and after a crash."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,21 @@ def test_one_local_step_of_sgd_is_a_step_without_local_steps(tmp_path: Path, com
     found = weights_after(tmp_path, *QUICK, *AVERAGE, "local.steps=1", *settings)
     for one, other in zip(usual, found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=3e-7)
+
+
+@pytest.mark.parametrize(("schedule", "factors"), [("constant", (1, 1, 1)), ("cosine", (1, 0.75, 0.25))])
+def test_a_threshold_follows_the_mean_rate_of_the_local_steps(
+    tmp_path: Path, schedule: str, factors: tuple[float, ...]
+) -> None:
+    """``factors`` are those of a whole training of three local steps."""
+    settings = (*QUICK, *ADAMW, f"schedule={schedule}", "compressor=hard_threshold", "trainer.steps=1")
+    threshold = 2.5 * (0.003 * statistics.fmean(factors))
+    following = train(config_of(tmp_path, *settings, "budget.threshold=2.5", "compressor.follows=rate"))
+    constant = train(config_of(tmp_path, *settings, f"budget.threshold={threshold}"))
+    assert 0 < following["summary"]["compression/density"] < 1
+    assert following["tensors"].keys() == constant["tensors"].keys()
+    for name, value in following["tensors"].items():
+        assert torch.equal(value, constant["tensors"][name]), name
 
 
 STREAMING = ("local.steps=6", "local.fragments=2", "local.delay=1", "local.blend=0.5")

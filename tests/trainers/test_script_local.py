@@ -31,6 +31,10 @@ CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("compressor=top_k", "budget.density=0.05"), {"compressor": "top_k", "density": 0.05}),
     (("compressor=visible",), {"compressor": "visible"}),
     (
+        ("compressor=hard_threshold", "budget.threshold=2.5", "compressor.follows=rate"),
+        {"compressor": "hard_threshold", "threshold": 2.5, "follows": "rate"},
+    ),
+    (
         (
             *("compressor=visible", f"local.steps={2 * H}", "local.fragments=2", "local.delay=2"),
             "local.blend=0.5",
@@ -87,7 +91,7 @@ def test_weights_and_metrics_are_those_of_a_run(tmp_path: Path) -> None:
 
 def test_a_script_resumes_bit_for_bit_between_two_synchronisations(found: Found) -> None:
     for result in found:
-        for own in (result["resumed"], result["streaming"]):
+        for own in (result["resumed"], result["streaming"], result["following"]):
             assert own["same"] and own["copied"] and own["known"]
     assert torch.equal(found[0]["resumed"]["state"], found[1]["resumed"]["state"])
 

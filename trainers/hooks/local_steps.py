@@ -104,6 +104,9 @@ class LocalState:
         fragments = fragments_of(compression.layout.sizes, settings.fragments)
         self.fragments = [[names[layer] for layer in fragment] for fragment in fragments]
         self._steps = torch.tensor(0)
+        self._rates = torch.tensor(
+            0.0, dtype=torch.float64
+        )  # sum over the local steps since the last exchange
         with together("total_error.local"):
             self._start_alike()
         self.shared = {name: nn.Parameter(p.detach().clone()) for name, p in self.parameters.items()}
@@ -136,6 +139,7 @@ class LocalState:
         Raises ``NonFiniteGradientError``, in all processes, for weights that are not finite then, and
         ``ValueError`` for a parameter that was frozen when this state was made.
         """
+        self._rates += self.optimizer.param_groups[0]["lr"]
         self.optimizer.step() if scaler is None else scaler.step(self.optimizer)
         self._steps += 1
         rounds, since = divmod(self.local_step, self.settings.steps_at_once)
@@ -159,6 +163,8 @@ class LocalState:
         stays = self.settings.delay > 0 or self.settings.blend > 0
         own = {name: self.parameters[name].clone() for name in fragment if stays}
         self._take_over(fragment)  # a method may read the weights, which are equal on all workers
+        self.compression.local_rate = float(self._rates) / self.settings.steps_at_once
+        self._rates.zero_()
         if len(self.fragments) > 1:
             self.compression.ledger.begin_part(fragment)
         self.compression.reduce(moved, last=True)
@@ -184,7 +190,7 @@ class LocalState:
         shared = {f"weights/{name}": value.detach() for name, value in self.shared.items()}
         for name, value in self.shared.items():
             shared |= {f"outer/{name}": moment for moment in self.outer.state[value].values()}
-        return saved_state.More(own, shared | {"local_step": self._steps})
+        return saved_state.More(own, shared | {"local_step": self._steps, "local_rates": self._rates})
 
     def state_dict(self) -> saved_state.Tensors:
         """A copy of everything that a training needs to go on, but for the moments of ``optimizer``.

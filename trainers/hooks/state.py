@@ -96,6 +96,7 @@ class CompressionState:
         self.step = 0
         self.skipped = 0  # steps skipped because a gradient was not finite
         self.learning_rate = 1.0 if learning_rate is None else learning_rate
+        self.local_rate: float | None = None  # mean rate of the local steps before a synchronisation
         self.epoch = 0.0
         self.inspect = inspect
         self.clip_norm = clip_norm
@@ -309,7 +310,7 @@ class CompressionState:
             self.close_step()
 
     def _reduce(self, gradients: dict[str, Tensor], segments: list[Segment]) -> None:
-        step = Step(self.seed, self.step, self.learning_rate, self.epoch)
+        step = Step(self.seed, self.step, self.learning_rate, self.epoch, local_rate=self.local_rate)
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
         self.ledger.record(reduced)
         if self.inspect is not None:

@@ -99,7 +99,7 @@ class ExplicitStep:
         computed = now(self.layout.device)
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
-        reducer_step = Step(self.seed, step, learning_rate, epoch)
+        reducer_step = Step(self.seed, step, learning_rate, epoch, local_rate=self.workers.local_rate)
         with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
             inputs = inputs_of(segments)
             if len(inputs) < self.num_segments:

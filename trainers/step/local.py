@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -86,6 +87,7 @@ class PseudoGradients:
         # Of each worker: nothing before its first step, then [state of its loss, moments, its own weights]
         self.carries: list[list[Any]] = [[] for _ in self.weights]
         self.measured: Mapping[str, float] = {}
+        self.local_rate: float | None = None
 
     def compute(self, batches: Iterator[Batches], step: int, measure: bool = True) -> Tensor:
         """Take the local steps from the workers' weights; return the mean loss of each worker, [W].
@@ -99,14 +101,15 @@ class PseudoGradients:
         shared = [[t.data for t in tensors] for tensors in (parameters, buffers)]
         own_buffers = [[b.clone() for b in buffers] for _ in self.weights]
         self._begin(shared[0])
+        factors = [self.factor_of(step * at_once + number) for number in range(at_once)]
+        self.local_rate = self.base_rates[0] * fmean(factors)
         losses: list[list[Tensor]] = [[] for _ in self.weights]
         for number, of_workers in enumerate(batches):
             if number == settings.delay and step > 0:
                 self._take_over(shared[0], self.fragments[(step - 1) % settings.fragments])
             local_step = step * at_once + number
-            factor = self.factor_of(local_step)
             for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
-                group["lr"] = rate * factor
+                group["lr"] = rate * factors[number]
             for row, batch in enumerate(of_workers):
                 _point(parameters, self.weights[row])
                 _point(buffers, own_buffers[row])
