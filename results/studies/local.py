@@ -13,7 +13,7 @@ from results.studies.kit import Seeds, first_of
 from results.studies.league.explorer import command_of
 from results.studies.league.scores import TARGET_AT
 
-TASK, DENSE = "gpt", "every_step"
+TASK, DENSE = "gpt_local", "every_step"
 QUALITY = Measure.recorded("test/perplexity", "test perplexity per byte", digits=3)
 
 

@@ -12,7 +12,7 @@ from results.compare.statistics import mean_and_interval
 from results.read.run import Run
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores, tasks
-from results.studies.league.empty_cells import empty_cells
+from results.studies.league.empty_cells import empty_cells, trials_beside
 from results.studies.league.explorer import data
 from results.studies.league.options import TRAINING as training
 from results.studies.league.trials import foreign_settings, trial_of
@@ -27,6 +27,7 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     every = [*runs, *tried]
     found = scores.task_runs(runs)
     trials = [trial_of(run.config) for run in runs]
+    ended = trials_beside(every)
     foreign = [foreign_settings(run.config, run.environment.get("overrides") or []) for run in every]
 
     def with_other_bytes(own: Seeds) -> list[Run]:
@@ -37,12 +38,15 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
         return [run for run in alike if abs(here / run.summary[LINK_BYTES] - 1) > OTHER_BYTES][:1]
 
     constants = {
-        "SEEDS": tasks.SEEDS,
         "SHARES": tasks.SHARES,
         "TASKS": tasks.TASKS,
         "TUNING_SEED": tasks.TUNING_SEED,
     }
-    constants |= {"RATE_FACTORS": tasks.RATE_FACTORS, "LINK_RATES": scores.LINK_RATES, "TOLERANCE": TOLERANCE}
+    constants |= {
+        "FURTHER_RATES": tasks.FURTHER_RATES,
+        "LINK_RATES": scores.LINK_RATES,
+        "TOLERANCE": TOLERANCE,
+    }
     functions = by_name(by_mean_quality, relative_rank, with_other_bytes, scores.mean_bytes_sent)
     functions |= by_name(scores.ranks, scores.seconds_to_quality, scores.target_quality)
     return (
@@ -59,7 +63,8 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
                 for share, methods in one.by_share.items()
                 if "hard_threshold" in methods and "top_k" in methods
             ],
-            "empty_cells": empty_cells(found, every),
+            "empty_cells": empty_cells(found, ended),
+            "has_end_rate": lambda own: trial_of(first_of(own).config).has_end_rate(ended),
             "num_tried": len(tried),
             "hours": sum(run.summary["wall_seconds"] for run in every) / 3600,
             "trial_of": lambda own: trial_of(first_of(own).config),

@@ -10,7 +10,7 @@ from results.predicted_steps import cost_of_run, median_alone
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of
-from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS
+from results.studies.league.tasks import BASELINE, SHARES, TASKS
 from results.studies.league.trials import outcome_of, trial_of
 from trainers.network_model.rates import bits_per_second
 from trainers.network_model.step_times import Cost, Line, Network, predict
@@ -55,7 +55,7 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
         dense = own.pop((BASELINE, None), None)
         if dense is None:
             continue
-        complete = [of_seed for of_seed in own.values() if set(of_seed) == set(SEEDS)]
+        complete = [of_seed for of_seed in own.values() if set(of_seed) == set(range(TASKS[task].seeds))]
         complete.sort(key=mean_bytes_sent, reverse=True)
         dense_bytes = mean_bytes_sent(dense)
         by_share: dict[int, Methods] = {share: {} for share in SHARES}
@@ -168,7 +168,7 @@ def all_relative_ranks(of_tasks: Sequence[TaskRuns]) -> dict[str, dict[int, list
 
 
 def relative_ranks(of_tasks: Sequence[TaskRuns], share: int) -> dict[str, list[float]]:
-    """By method, for each seed: rank / number of methods of a task, mean over tasks.
+    """By method, for each seed of all tasks: rank / number of methods of a task, mean over tasks.
 
     Included are tasks on which at least two methods meet this budget, and methods that meet it on all these
     tasks.

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from results.compare.knobs import TOLERANCE, UnreachableError, without_knob
 from results.studies.league.methods import Entry, entries_of
-from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.tasks import BASELINE, RATE_STEP, SHARES, TASKS, TUNING_SEED, rounded
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial
 
 
@@ -160,13 +160,29 @@ def tune_and_compare(
 def try_rates(
     task: str, entry: Entry, share: int | None, knob: str, train: Trainings
 ) -> dict[float, Outcome]:
-    """Train at every rate with the tuning seed; the outcomes by rate, without rates at which it fails."""
-    found = {}
-    for rate in TASKS[task].rates(entry.name):
+    """Train at every rate with the tuning seed; the outcomes by rate, without rates at which it fails.
+
+    While the best rate is the lowest or the highest tried, the next one is tried too.
+    """
+    found: dict[float, Outcome] = {}
+
+    def train_at(rate: float) -> None:
         try:
             found[rate] = train(entry, Trial(task, entry.name, share, knob, rate, TUNING_SEED))
         except TrainingError:
-            continue
+            return
+
+    low, _, high = rates = TASKS[task].rates(entry.name)
+    for rate in rates:
+        train_at(rate)
+    for _ in range(TASKS[task].further_rates(entry.name)):
+        best = next(iter(rates_by_quality(task, found)), None)
+        if best == low:
+            low = rounded(low / RATE_STEP)
+            train_at(low)
+        elif best == high:
+            high = rounded(high * RATE_STEP)
+            train_at(high)
     return found
 
 
@@ -179,7 +195,7 @@ def rates_by_quality(task: str, tried: dict[float, Outcome]) -> list[float]:
 def train_compared(trial: Trial, entry: Entry, train: Trainings) -> list[Outcome]:
     """Train ``trial`` with every compared seed; the outcomes of the seeds that do not fail."""
     found = []
-    for seed in SEEDS:
+    for seed in range(TASKS[trial.task].seeds):
         try:
             found.append(train(entry, replace(trial, seed=seed)))
         except TrainingError:

@@ -58,10 +58,12 @@ class Trial:
         pairs = [word.partition("=") for word in self.knob.split()]
         return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
 
-    @property
-    def has_end_rate(self) -> bool:
-        """Whether the rate is the lowest or the highest of those tried."""
-        return self.rate in TASKS[self.task].rates(self.method)[::2]
+    def has_end_rate(self, tried: Iterable["Trial"]) -> bool:
+        """Whether the rate is the lowest or the highest of those tried for this method, task and budget."""
+        own = (self.task, self.method, self.share)
+        rates = {trial.rate for trial in tried if (trial.task, trial.method, trial.share) == own}
+        rates |= set(TASKS[self.task].rates(self.method))
+        return self.rate in (min(rates), max(rates))
 
     def __str__(self) -> str:
         budget = "" if self.share is None else f" dense/{self.share}"

@@ -17,11 +17,12 @@ from results.read.folders import finished_runs
 from results.studies.league import options, scores, trials
 from results.studies.league.empty_cells import reason_for_no_run
 from results.studies.league.methods import method_names
-from results.studies.league.tasks import SEEDS, TASKS, TUNING_SEED
+from results.studies.league.tasks import TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
 from trainers.files import files as run_files
 
 main = command_of_results("study", "league")
+SEEDS = range(TASKS["madelon"].seeds)
 
 
 def write(
@@ -95,7 +96,7 @@ def test_the_data_beside_the_page_predict_its_times_and_repeat_its_runs(root: Pa
     (signs,) = (one for one in told["settings"] if one["method"] == "ef_sign")
     assert signs["quality"] == [0.015, 0.015, 0.015]
     assert signs["command"] == (
-        "python run.py -m compressor=ef_sign \"budget.knob='a=1 b=2'\" 'diagnostics=[gap]' seed=0,1,2"
+        "python run.py -m compressor=ef_sign \"budget.knob='a=1 b=2'\" 'diagnostics=[gap]' seed=0,1,2,3,4"
     )
 
 
@@ -113,7 +114,7 @@ def test_the_page_ranks_methods_and_says_why_cells_are_empty(root: Path) -> None
     assert empty == [["`ef_sign`", "madelon", "dense/100, dense/500", "sends dense/32 at least"]]
     assert rows(text, "powersgd")[-1][3] == "sends dense/4 at least with rank=2"
     assert rows(text, "dgc")[-1] == ["`dgc`", "madelon", "dense/20, dense/100, dense/500", "not run"]
-    assert "9 trainings are compared, and 4 more" in text
+    assert "15 trainings are compared, and 4 more" in text
 
 
 def test_two_rows_are_judged_together_and_other_bytes_with_the_tuning_seed_are_said(root: Path) -> None:
@@ -124,11 +125,11 @@ def test_two_rows_are_judged_together_and_other_bytes_with_the_tuning_seed_are_s
     write(root, "hard_threshold", 20, TUNING_SEED, 5e6, 0.013)
     write(root, "hard_threshold", 100, TUNING_SEED, 8.1e5, 0.013, lr=1e-8)
     text = page_of(root).split("## Threshold and Top-k")[1].split("## madelon")[0]
-    # t = 17.5 with 2 degrees of freedom: p = 0.0032, times 2
-    assert text.count("| exploratory | -0.0091 [-0.0113, -0.0069] | lower | 0.0065 | - |") == 2
+    # t = 12.9 with 4 degrees of freedom: p = 0.00021, times 2
+    assert text.count("| exploratory | -0.00820 [-0.00997, -0.00643] | lower | 0.00042 | - |") == 2
     words = " ".join(text.split())
     assert "sent 4 MB with the compared seeds, mean, and 5 MB with the tuning seed." in words
-    assert "is 0.0110 ± 0.0010, and with the tuning seed 0.0130." in words
+    assert "is 0.0120 ± 0.0016, and with the tuning seed 0.0130." in words
     assert words.count("with the compared seeds, mean") == 1
 
 
@@ -143,7 +144,7 @@ def test_the_page_names_settings_that_are_not_the_leagues(root: Path) -> None:
     words = ["experiment=league/madelon", "seed=0", "budget.density=0.01", "trainer.steps=100", "data.root=x"]
     path.write_text(json.dumps(environment | {"overrides": words}))
     text = page_of(root)
-    assert "**Settings that are not the league's: `trainer.steps=100` (1 of 13 trainings).**" in text
+    assert "**Settings that are not the league's: `trainer.steps=100` (1 of 19 trainings).**" in text
 
 
 def test_the_page_says_why_a_task_excludes_a_method(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,19 +156,19 @@ def test_the_page_says_why_a_task_excludes_a_method(root: Path, monkeypatch: pyt
 def test_a_method_that_fails_says_why() -> None:
     trial = Trial("madelon", "top_k", 20, "budget.density=0.01", 3e-8, TUNING_SEED)
     failed = Outcome(float("nan"), float("nan"), 0, 1.0, "the loss is nan")
-    assert reason_for_no_run({trial: failed}, 1e8, 20) == "fails at every rate: the loss is nan"
-    assert reason_for_no_run({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20) == "not finished"
+    assert reason_for_no_run({trial: failed}, 1e8, 20, 3) == "fails at every rate: the loss is nan"
+    assert reason_for_no_run({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20, 3) == "not finished"
     other = replace(trial, share=500)
     assert reason_for_no_run(
-        {trial: Outcome(9e6, 0.1, 9, 1.0), other: Outcome(1e5, 0.1, 9, 1.0)}, 1e8, 20
+        {trial: Outcome(9e6, 0.1, 9, 1.0), other: Outcome(1e5, 0.1, 9, 1.0)}, 1e8, 20, 3
     ) == ("sends dense/11.1 at least in its pilots")
-    more = {replace(trial, seed=seed): Outcome(8e6, 0.1, 9, 1.0) for seed in SEEDS}
+    more = {replace(trial, seed=seed): Outcome(8e6, 0.1, 9, 1.0) for seed in range(3)}
     more[trial] = Outcome(5e6, 0.1, 9, 1.0)
-    assert reason_for_no_run(more, 1e8, 20) == "sends dense/12.5 with the compared seeds"
+    assert reason_for_no_run(more, 1e8, 20, 3) == "sends dense/12.5 with the compared seeds"
     more[replace(trial, seed=1)] = failed
-    assert reason_for_no_run(more, 1e8, 20) == "fails with 1 of the 3 compared seeds: the loss is nan"
+    assert reason_for_no_run(more, 1e8, 20, 3) == "fails with 1 of the 3 compared seeds: the loss is nan"
     del more[replace(trial, seed=1)]
-    assert reason_for_no_run(more, 1e8, 20) == "not finished"
+    assert reason_for_no_run(more, 1e8, 20, 3) == "not finished"
 
 
 @pytest.mark.parametrize("of_20", [4e5, 12e6])
@@ -229,7 +230,7 @@ def test_a_method_without_all_seeds_is_left_out(missing: str, root: Path) -> Non
         del summary["convex/suboptimality"]
         sign(folder, summary)
     text = page_of(root)
-    why = {"run": "not finished", "quality": "fails with 1 of the 3 compared seeds: "}[missing]
+    why = {"run": "not finished", "quality": "fails with 1 of the 5 compared seeds: "}[missing]
     first = rows(text, "qsgd")[0]
     assert first[:3] == ["`qsgd`", "madelon", "dense/20"] and first[3].startswith(why)  # an empty cell
     assert rows(text, "top_k")[1][2].startswith("2.0 (2 to 2)")
@@ -280,10 +281,10 @@ def test_a_training_that_diverges_fails_alone(tmp_path: Path) -> None:
 
 def test_equal_qualities_share_a_rank() -> None:
     def of(quality: float) -> Any:
-        return {0: SimpleNamespace(summary={"validation/accuracy": quality})}
+        return {0: SimpleNamespace(summary={"test/accuracy": quality})}
 
     methods = {"a": of(0.5), "b": of(0.7), "c": of(0.5), "d": of(0.1)}
-    assert scores.ranks("sst2", methods) == {"a": [2.5], "b": [1.0], "c": [2.5], "d": [4.0]}
+    assert scores.ranks("cifar10", methods) == {"a": [2.5], "b": [1.0], "c": [2.5], "d": [4.0]}
 
 
 def test_predicted_times_need_dense_training_that_computes_and_reduces_in_turn(root: Path) -> None:
