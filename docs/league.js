@@ -99,7 +99,8 @@
     const layout = {
       font: { family: "inherit", color: ink, size: 12 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       margin: { l: 50, r: 12, t: 8, b: 40 }, height: 460, hovermode: "closest", dragmode: false, showlegend: true,
-      legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top" },
+      // without a width of its own, plotly cuts the widest entry on a narrow screen
+      legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top", entrywidth: 165 },
       xaxis: { ...axis, type: "log", title: { text: along } },
       yaxis: { ...axis, ...qualities, title: { text: task.quality }, exponentformat: "power" },
     };

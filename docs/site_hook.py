@@ -29,9 +29,8 @@ OUTSIDE = (
 )
 SOURCE = re.compile(r"^- (\[`(\S+)\.py`\]\(.*\))$", re.MULTILINE)  # a module of the API's page
 LEAGUE, PLOTLY = "league.md", "plotly.min.js"
-LEAGUE_DATA = [
-    ROOT / f"results/pages/{study}/{study}.json" for study in ("local", "league")
-]  # the last task is shown first
+# The last task is shown first
+LEAGUE_DATA = [ROOT / f"results/pages/{study}/{study}.json" for study in ("local", "league")]
 LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")
 
 

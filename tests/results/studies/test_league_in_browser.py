@@ -94,4 +94,7 @@ def test_the_page_fits_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    right_of = "[...document.querySelectorAll('#league-figure {}')].map(e => e.getBoundingClientRect().right)"
+    *texts, cut = (page.evaluate(right_of.format(name)) for name in (".legendtext", ".legend .bg"))
+    assert max(*texts) <= cut[0]
     page.set_viewport_size({"width": 1280, "height": 720})
