@@ -5,8 +5,8 @@
 One worker's fp32 vector of ResNet-18's size, in one segment: feedback, selection, packing, residual, error
 and count in one call, compared with an in-place add of that size; exact Top-k compared with
 ``torch.topk(p.abs(), k)``; selection and packing of a random block compared with a copy of as many entries;
-rounding, packing and residual of each quantiser compared with an in-place add, and its decoding. Results are
-medians over rounds (``rounds.py``).
+the ledger's squared norm compared with ``torch.linalg.vector_norm``; rounding, packing and residual of each
+quantiser compared with an in-place add, and its decoding. Results are medians over rounds (``rounds.py``).
 """
 
 import argparse
@@ -44,7 +44,8 @@ QUANTISER_GOAL = 4
 def measure_selection(rounds: int, size: int) -> None:
     """Print the first table."""
     drawn, gradient, rest = torch.randn(1, size), torch.empty(1, size), torch.zeros(1, size)
-    given, few = Input(Segment("model", gradient, ((size,),)), rest), elements_of(0.001, size)
+    plain, few = Segment("model", gradient, ((size,),)), elements_of(0.001, size)
+    given = Input(plain, rest)
     block, block_size = torch.randn(size), elements_of(0.01, size)
 
     def select(codec: Codec, kernels: str = "auto") -> Callable[[], object]:
@@ -68,11 +69,13 @@ def measure_selection(rounds: int, size: int) -> None:
             "copy",
             "3",
         ),
+        ("squared norm", lambda: backend_of(rest.device).squared_norms([plain]), "norm", "1.3"),
         ("threshold 0.1 %, reference", select(few_elements, "reference"), "add", ""),
         ("Top-k 0.1 %, reference", select(TopK(density=0.001), "reference"), "topk", ""),
     )
     work: Work = {
         "add": lambda: rest.add_(gradient),
+        "norm": lambda: torch.linalg.vector_norm(gradient),
         "topk": lambda: torch.topk(gradient[0].abs(), few),
         "copy": lambda: [block[:block_size].clone() for _ in range(CALLS)],
         **{name: operation for name, operation, _, _ in selections},

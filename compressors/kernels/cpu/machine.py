@@ -53,6 +53,36 @@ def at_least(typing_context, array, start, threshold):
 
 
 @intrinsic
+def sum_of_squares(typing_context, array, start):
+    """The sum of squares of the 256 entries from ``start`` on, in the order of ``squared_norm``.
+
+    The partial sums stay in registers. In a loop over them they would be stored after every line, because
+    they could overlap with ``array``: it takes twice as long.
+    """
+    signature = types.float64(array, start)
+    lanes = 32  # partial sums
+
+    def generate(context, builder, signature, arguments):
+        entries = context.make_array(signature.args[0])(context, builder, arguments[0])
+        line = ir.VectorType(context.get_value_type(array.dtype), lanes)
+        wide, total = ir.VectorType(ir.DoubleType(), lanes), None
+        for offset in range(0, 256, lanes):
+            place = builder.add(arguments[1], ir.Constant(arguments[1].type, offset))
+            address = builder.bitcast(builder.gep(entries.data, [place]), line.as_pointer())
+            x = builder.load(address, align=array.dtype.bitwidth // 8)
+            x = x if line == wide else builder.fpext(x, wide)
+            square = builder.fmul(x, x)
+            total = square if total is None else builder.fadd(total, square)
+        for half in (16, 8, 4, 2, 1):
+            kind, nothing = ir.VectorType(ir.IntType(32), half), ir.Constant(total.type, ir.Undefined)
+            parts = (ir.Constant(kind, list(range(first, first + half))) for first in (0, half))
+            total = builder.fadd(*(builder.shuffle_vector(total, nothing, part) for part in parts))
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return signature, generate
+
+
+@intrinsic
 def lowest_bit(typing_context, mask):
     """Position of the lowest set bit; ``mask`` must not be 0."""
 

@@ -4,10 +4,19 @@ import numpy as np
 from numba import carray, njit, uint64
 
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import at_least, fused_multiply_add, lowest_bit, num_set_bits, pointer
+from compressors.kernels.cpu.machine import (
+    at_least,
+    fused_multiply_add,
+    lowest_bit,
+    num_set_bits,
+    pointer,
+    prefetch,
+    sum_of_squares,
+)
 from compressors.kernels.cpu.table import BASE, ENTRIES, FIRST_BLOCK, GRADIENT, ROW, SIZE
 
-_BLOCK, _LANES, _MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
+_BLOCK, _MASKS = 256, 4  # entries of a block, its masks of 64 bits
+_AHEAD = 2048  # entries that are prefetched: two pages of fp32, where the hardware prefetcher stops
 
 
 @njit(inline="always")
@@ -73,7 +82,6 @@ def positions(pieces, first, last, offsets, masks, found):
 @compiled
 def square(pieces, first, last, factor, x, sums):
     """Sums of squares of p, per block, in the order of ``squared_norm``; ``x`` [256] is of p's dtype."""
-    lanes = np.empty(_LANES)
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
         p = carray(pointer(pieces[piece, ENTRIES], factor), (size,))
@@ -81,15 +89,11 @@ def square(pieces, first, last, factor, x, sums):
         adds = pieces[piece, GRADIENT] != 0
         for block in range((size + _BLOCK - 1) // _BLOCK):
             start = block * _BLOCK
-            read(x, p, g, factor, adds, start, min(_BLOCK, size - start))
-            for lane in range(_LANES):
-                lanes[lane] = 0.0
-            for line in range(_BLOCK // _LANES):
-                for lane in range(_LANES):
-                    wide = np.float64(x[line * _LANES + lane])
-                    lanes[lane] += wide * wide
-            for half in (16, 8, 4, 2, 1):
-                for lane in range(half):
-                    lanes[lane] += lanes[lane + half]
-            sums[to] = lanes[0]
-            to += 1
+            length = min(_BLOCK, size - start)
+            if adds or length < _BLOCK:
+                read(x, p, g, factor, adds, start, length)
+                sums[to + block] = sum_of_squares(x, 0)
+            else:
+                if start + _AHEAD < size:
+                    prefetch(p, start + _AHEAD, _BLOCK)
+                sums[to + block] = sum_of_squares(p, start)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from methods import CONF, Case, cases, communicator_for, is_exact, segment
 from torch import Tensor
 
-from compressors.api import Codec, Segment, Step, inputs_of
+from compressors.api import Codec, Input, Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback, no_feedback
@@ -206,6 +206,23 @@ def test_squared_norms(size: int, dtype: torch.dtype) -> None:
     (found,) = BACKEND.squared_norms([segment(rows)])
     assert torch.equal(found[:, 0], squared_norm(rows))
     torch.testing.assert_close(found[:, 0], rows.double().square().sum(1), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "tiny"), [(torch.float32, 1e-40), (torch.float64, 1e-160)])
+def test_norms_have_the_bits_of_the_reference(dtype: torch.dtype, tiny: float) -> None:
+    """With several workers and layers, subnormal entries or squares, and entries that are not finite."""
+    sizes = [1, 255, 256, 257, 5000, 300_000, 600, 600]
+    rows, memory = torch.randn(2, W, sum(sizes), generator=torch.Generator().manual_seed(0)).to(dtype)
+    layers = rows.split(sizes, 1)
+    layers[3][:], layers[4][1] = tiny * layers[3], tiny * layers[4][1]
+    layers[6][0, 3], layers[7][2, 599] = torch.inf, torch.nan
+    whole = Segment("model", rows, tuple((size,) for size in sizes))
+    separate = [segment(layer, str(number)) for number, layer in enumerate(layers)]
+    for inputs in (inputs_of([whole]), inputs_of(separate), [Input(whole, memory, RATE)]):
+        with chosen("reference"):
+            expected = backend_of(CPU).norms_of(inputs)
+        for own, other in zip(BACKEND.norms_of(inputs), expected, strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=0, equal_nan=True)
 
 
 def test_choices() -> None:
