@@ -1,12 +1,13 @@
 """The rates that the study of local steps tried, and its methods as a task of the league's page."""
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
 from results.compare.measures import LINK_BYTES, Measure
-from results.predicted_steps import cost_of_run
+from results.predicted_steps import cost_of_run, local_of
 from results.read.run import Run
 from results.report.axes import rounded
 from results.studies.kit import Seeds, first_of
@@ -22,8 +23,10 @@ def names(runs: Sequence[Run], further: Sequence[Run]) -> dict[str, Any]:
 
     def rates() -> dict[str, list[Run]]:
         """The runs by method, the best first, by the validation split."""
+        sent = {_name_of(run): run.summary[LINK_BYTES] for run in further}
         ranked = sorted(further, key=lambda run: (_name_of(run), run.summary["validation/perplexity"]))
-        return {name: list(own) for name, own in groupby(ranked, key=_name_of)}
+        found = {name: list(own) for name, own in groupby(ranked, key=_name_of)}
+        return {name: _matched(name, own, sent) for name, own in found.items()}
 
     return {"rates": rates}
 
@@ -57,7 +60,7 @@ def data(runs: Sequence[Run], _: Sequence[Run] = ()) -> dict[str, Any]:
 
 def _setting(name: str, own: Seeds, target: float) -> dict[str, Any]:
     run = first_of(own)
-    in_a_step = run.config["local"].get("steps", 1)  # local steps from one exchange to the next
+    in_a_step = _local_steps(run)
     costs = [cost_of_run(each, run.workers)[0] for each in own.values()]
     seconds, gathered, rounds = (median(column) / in_a_step for column in zip(*costs, strict=True))
     values = QUALITY.values(list(own.values()))
@@ -79,14 +82,32 @@ def _setting(name: str, own: Seeds, target: float) -> dict[str, Any]:
     }
 
 
+def _matched(name: str, own: list[Run], sent: dict[str, float]) -> list[Run]:
+    """Of a threshold's runs at each rate, the one whose bytes are nearest to those of Top-k; else ``own``."""
+    other = re.sub("threshold|following", "top_k", name)
+    if other == name or other not in sent:
+        return own
+    wanted = sent[other]
+    nearest = {}
+    for run in sorted(own, key=lambda run: -abs(run.summary[LINK_BYTES] / wanted - 1)):
+        nearest[run.config["optimizer"]["lr"], str(run.config["local"].get("outer"))] = run
+    return [run for run in own if run in nearest.values()]
+
+
 def _name_of(run: Run) -> str:
     return str(run.config["name"]).removeprefix("local-")
+
+
+def _local_steps(run: Run) -> int:
+    """Local steps from one exchange to the next."""
+    steps, fragments = local_of(run)
+    return steps // fragments
 
 
 def _curve(run: Run) -> Any:
     """Quality by local step."""
     curve = run.curve(QUALITY.name)
-    return curve.set_axis(curve.index * run.config["local"].get("steps", 1))
+    return curve.set_axis(curve.index * _local_steps(run))
 
 
 def _steps_to(target: float, run: Run) -> int | None:
