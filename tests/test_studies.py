@@ -56,6 +56,8 @@ RUNS = {
     "local/rates_demo": "3b51f2e576",
     "local/rates_every_step": "bbcbb64bd8",
     "local/rates_momentum": "e6089a0c4b",
+    "local/rates_threshold": "6233fd6c65",
+    "local/rates_threshold_every_step": "154c12aa69",
     "local/seeds": "f72b1d5c2b",
     "local/unlike": "cd2ae633e2",
     "main/none_and_threshold": "3ee7748b1f",
