@@ -45,11 +45,11 @@ DDP = ("ddp", "ddp_fp16", "ddp_powersgd")  # torch's methods
 PREDICTED = {  # method: the cost that predicts its step
     "ddp": "dense",
     "ddp_fp16": "fp16",
-    "ddp_powersgd": "powersgd",
+    "powersgd": "powersgd",
     "top_k": "top_k",
     "hard_threshold": "hard_threshold",
 }
-METHODS = [*DDP, "none", "top_k", "hard_threshold", "random_block"]
+METHODS = [*DDP, "none", "top_k", "hard_threshold", "powersgd", "random_block"]
 OWN = ("workers", "processes", "output", "tracker", "diagnostics", "seed", "resume")  # set by the benchmark
 PARTS = ("gradient", "compression", "communication", "update")
 

@@ -1,6 +1,5 @@
 """The rates that the study of local steps tried, and its methods as a task of the league's page."""
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from statistics import fmean, median
@@ -23,10 +22,8 @@ def names(runs: Sequence[Run], further: Sequence[Run]) -> dict[str, Any]:
 
     def rates() -> dict[str, list[Run]]:
         """The runs by method, the best first, by the validation split."""
-        sent = {_name_of(run): run.summary[LINK_BYTES] for run in further}
         ranked = sorted(further, key=lambda run: (_name_of(run), run.summary["validation/perplexity"]))
-        found = {name: list(own) for name, own in groupby(ranked, key=_name_of)}
-        return {name: _matched(name, own, sent) for name, own in found.items()}
+        return {name: list(own) for name, own in groupby(ranked, key=_name_of)}
 
     return {"rates": rates}
 
@@ -80,18 +77,6 @@ def _setting(name: str, own: Seeds, target: float) -> dict[str, Any]:
         "steps_to_target": None if None in reached else median(filter(None, reached)),
         "command": command_of(own),
     }
-
-
-def _matched(name: str, own: list[Run], sent: dict[str, float]) -> list[Run]:
-    """Of a threshold's runs at each rate, the one whose bytes are nearest to those of Top-k; else ``own``."""
-    other = re.sub("threshold|following", "top_k", name)
-    if other == name or other not in sent:
-        return own
-    wanted = sent[other]
-    nearest = {}
-    for run in sorted(own, key=lambda run: -abs(run.summary[LINK_BYTES] / wanted - 1)):
-        nearest[run.config["optimizer"]["lr"], str(run.config["local"].get("outer"))] = run
-    return [run for run in own if run in nearest.values()]
 
 
 def _name_of(run: Run) -> str:

@@ -38,6 +38,15 @@ def test_the_step_of_four_workers(
         assert found.step == pytest.approx(compute + (communication + compression) / count)
 
 
+def test_bytes_that_a_backend_adds_slowly() -> None:
+    """fp16 has half the bytes, which gain time on a slow link alone."""
+    half = Cost("fp16", 0.5e6, 0.0, Line(0.001), Line(0.0, 2.0), backend_weight=2.0)
+    assert predict(half, 0.1, 4, FAST).step == pytest.approx(predict(DENSE, 0.1, 4, FAST).step)
+    slow = FAST._replace(bits_per_second=1e6)
+    own, dense = (predict(cost, 0.1, 4, slow).communication for cost in (half, DENSE))
+    assert own == pytest.approx(dense / 2)
+
+
 MEASURED = {  # Mbit/s: % of the time in which four workers compute, at H = 1, 8, 32 and 128
     # The README of https://github.com/Adnan082/diloco-measured: DiLoCo, 30.8 M parameters, four L40S, medians
     50: (0.07, 0.55, 2.41, 11.55),

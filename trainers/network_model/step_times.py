@@ -60,6 +60,8 @@ class Cost(NamedTuple):
     rounds: Line  # sequential messages
     local_steps: int = 1  # H, steps of a worker from one exchange to the next
     delay: int = 0  # D, steps during which messages are on their way
+    # How many times its bytes count for the backend: gloo adds an entry of fp16 as slowly as one of fp32
+    backend_weight: float = 1.0
 
     def traffic_bytes(self, workers: int) -> float:
         """Bytes that leave a worker: ring all-reduces, and gathers to n - 1 others."""
@@ -90,11 +92,11 @@ def predict(
 
     t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
     an exchange, which follows every H steps; D: its ``delay``; a: latency; B: the bandwidth of the link or,
-    if it is lower, of the backend. ``overlap`` is the part of t during which messages are on their way. With
+    if it is lower, of the backend, divided by ``backend_weight``. ``overlap`` is the part of t during which messages are on their way. With
     nodes, ``workers`` is their number, u are the bytes inside a node, which depend on ``gradient_bytes``, and
     A is the bandwidth there.
     """
-    backend = network.backend_bits_per_second
+    backend = network.backend_bits_per_second / cost.backend_weight
     traffic = cost.traffic_bytes(workers)
     inside = network.inside_bytes(gradient_bytes, traffic) / min(network.inside_bits_per_second, backend)
     across = traffic / min(network.bits_per_second, backend)

@@ -80,7 +80,7 @@ def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost
             lambda own: own.copy_(own.to(torch.float16).div_(2)),
             layout,
             settings.steps,
-        ),
+        )._replace(backend_weight=2.0 if layout.device.type == "cpu" else 1.0),
     ]
     for name, reducer in methods.items():
         one, many = (_part_of(reducer, layout, workers, settings.steps) for workers in (1, MANY))
