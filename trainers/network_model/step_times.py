@@ -92,9 +92,9 @@ def predict(
 
     t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
     an exchange, which follows every H steps; D: its ``delay``; a: latency; B: the bandwidth of the link or,
-    if it is lower, of the backend, divided by ``backend_weight``. ``overlap`` is the part of t during which messages are on their way. With
-    nodes, ``workers`` is their number, u are the bytes inside a node, which depend on ``gradient_bytes``, and
-    A is the bandwidth there.
+    if it is lower, of the backend, divided by ``backend_weight``. ``overlap`` is the part of t during which
+    messages are on their way. With nodes, ``workers`` is their number, u are the bytes inside a node, which
+    depend on ``gradient_bytes``, and A is the bandwidth there.
     """
     backend = network.backend_bits_per_second / cost.backend_weight
     traffic = cost.traffic_bytes(workers)
