@@ -95,6 +95,6 @@ def test_the_page_fits_a_phone(page: Any) -> None:
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     right_of = "[...document.querySelectorAll('#league-figure {}')].map(e => e.getBoundingClientRect().right)"
-    *texts, cut = (page.evaluate(right_of.format(name)) for name in (".legendtext", ".legend .bg"))
-    assert max(*texts) <= cut[0]
+    texts, cut = (page.evaluate(right_of.format(name)) for name in (".legendtext", ".legend .bg"))
+    assert max(texts) <= cut[0]
     page.set_viewport_size({"width": 1280, "height": 720})
