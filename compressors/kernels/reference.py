@@ -100,6 +100,13 @@ class Backend:
             total += row
         return total
 
+    def mean_in_order(self, parts: Sequence[Tensor], out: Tensor) -> bool:
+        """The mean of all rows of ``parts``, [m, k] each, in ``out`` [k], which may be a row.
+
+        The rows are added to 0, one after another. False if there is no loop for them: ``out`` is unchanged.
+        """
+        return False
+
     def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
         """Add a payload of one worker, or of all workers, to ``out`` [d]. ``compressed`` has its codec and
         step."""

@@ -6,8 +6,9 @@ import torch
 from processes import run_in_processes
 from talking import add_up, talk, talk_in_rounds
 
+from compressors.kernels.choice import backend_of
 from trainers.comm.communicator import Communicator
-from trainers.comm.slices import slices, strided
+from trainers.comm.slices import adds_in_order, slices, strided
 
 
 @pytest.mark.parametrize("processes", [2, 4, 8])
@@ -121,7 +122,7 @@ SIZES = ([0], [1], [2, 0, 1], [127, 128, 129], [31, 4099, 5, 1, 1000], [2**20 + 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("num_workers", [4, 8, 20])
+@pytest.mark.parametrize("num_workers", [3, 4, 8, 16, 20])
 def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: int) -> None:
     """torch uses another order for the sums of columns that do not fill a vector register."""
     generator = torch.Generator().manual_seed(0)
@@ -136,6 +137,10 @@ def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: 
                     for start, stop in own.blocks:
                         block = stack[:, start - own.start : stop - own.start].contiguous()
                         found[start:stop] = strided(block).sum(0)
+                        if adds_in_order(num_workers, stop - start):
+                            mean = torch.empty(stop - start, dtype=dtype)
+                            assert backend_of(mean.device).mean_in_order(block.split(2), mean)
+                            assert torch.equal(mean, found[start:stop] / num_workers)
             assert torch.equal(found, expected), (sizes, processes)
 
 

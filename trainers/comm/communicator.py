@@ -75,12 +75,12 @@ class Communicator:
     ) -> list[Tensor]:
         """Means over all n workers, [k], of the local workers' rows [W, k], per segment.
 
-        ``add_up`` sums rows [m, k] to [k]; by default in row order. All segments are sent together, and each
-        worker is charged for one row of every segment, under ``kind``. With ``reduction=worker_order`` every
-        process adds all n rows of its slices, so the bits do not depend on the number of processes; with one
-        worker per process it sends and receives as many bytes as in a ring all-reduce. With
-        ``reduction=all_reduce``, the local rows are added first; this is also used for two workers in two
-        processes, where the bits are the same. ``rows`` are consumed: means may use their memory.
+        ``add_up`` sums rows [m, k] to [k], in row order, as by default, or in the order of torch's sum. All
+        segments are sent together, and each worker is charged for one row of every segment, under ``kind``.
+        With ``reduction=worker_order`` every process adds all n rows of its slices, so the bits do not depend
+        on the number of processes; with one worker per process it sends and receives as many bytes as in a
+        ring all-reduce. With ``reduction=all_reduce``, the local rows are added first; so they are for two
+        workers in two processes, where the bits are the same. ``rows`` are consumed: means may use them.
         """
         add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)

@@ -53,6 +53,14 @@ def _allowed(column: int, edges: Sequence[int]) -> int:
     return first + (column - first) // _COLUMNS * _COLUMNS
 
 
+def adds_in_order(num_rows: int, num_columns: int) -> bool:
+    """Whether torch's sum over fp32 or fp64 rows on a CPU adds them to 0, one after another.
+
+    It adds 16 rows at a time. In columns that do not fill its registers, it adds every fourth row first.
+    """
+    return num_rows <= 4 or (num_rows <= 16 and num_columns % _COLUMNS == 0)
+
+
 def strided(rows: Tensor) -> Tensor:
     """Rows [n, k]; a single column gets a stride, because torch sums a contiguous one in another order."""
     return rows if rows.shape[1] > 1 or rows.stride(0) > 1 else torch.cat([rows, rows], 1)[:, :1]

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compressors.core.payloads import divide, divide_all
+from compressors.kernels.choice import backend_of
 from trainers.comm.clock import Clock
-from trainers.comm.slices import side_by_side, slices, strided
+from trainers.comm.slices import adds_in_order, side_by_side, slices, strided
 
 _AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while one waits
 
@@ -81,7 +82,8 @@ class Transfers:
     def means_by_slices(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """Every process receives all n rows of its slices, adds them, and sends the means to the others.
 
-        A round of slices is added while the next rounds are in flight.
+        A round of slices is added while the next rounds are in flight. Where ``add_up`` adds rows in order, a
+        loop does so without a copy.
         """
         sizes = [tensor.shape[1] for tensor in rows]
         flat = side_by_side(rows)  # [W, columns]
@@ -104,8 +106,10 @@ class Transfers:
             with self.clock.collective(0):
                 wait(receives)
             for start, stop in own.blocks:
-                block = torch.cat([of[:, start - own.start : stop - own.start] for of in incoming])
-                means[start:stop] = divide(add_up(strided(block)), self.size)
+                parts = [of[:, start - own.start : stop - own.start] for of in incoming]
+                ordered = adds_in_order(self.size, stop - start)
+                if not (ordered and backend_of(self.device).mean_in_order(parts, means[start:stop])):
+                    means[start:stop] = divide(add_up(strided(torch.cat(parts))), self.size)
             with self.clock.collective(0):
                 # The means may overwrite rows in ``flat``: the sender of the means has received these rows.
                 parts = [means[of.start : of.stop] for of in of_round]

@@ -131,6 +131,13 @@ class CpuKernels(Backend):
         sums.add_rows(entries.reshape(-1), out)
         return torch.from_numpy(out)
 
+    def mean_in_order(self, parts: Sequence[Tensor], out: Tensor) -> bool:
+        if not all(map(_can_sum, [*parts, out])):
+            return False
+        rows, entries = np.array([row.data_ptr() for part in parts for row in part]), out.numpy()
+        sums.mean_of_rows(rows, entries.dtype.type(len(rows)), entries)
+        return True
+
     def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
         if not _can_add(payload, compressed) or out.dtype != payload.values.dtype:
             super().add(payload, out, compressed)

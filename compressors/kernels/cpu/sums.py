@@ -6,6 +6,8 @@ from numba import carray
 from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.machine import pointer
 
+_BLOCK = 1024  # entries whose sums stay in a core's first cache
+
 
 @compiled
 def total_up(parts, sums, totals):
@@ -27,6 +29,22 @@ def add_rows(values, out):
     for start in range(0, len(values), len(out)):
         for i in range(len(out)):
             out[i] += values[start + i]
+
+
+@compiled
+def mean_of_rows(rows, divisor, out):
+    """The sum of the rows [k] at addresses ``rows`` [n], in order, over ``divisor``; ``out`` may be a row."""
+    total = np.empty(_BLOCK, out.dtype)
+    for block in range((len(out) + _BLOCK - 1) // _BLOCK):
+        start = block * _BLOCK
+        size = min(_BLOCK, len(out) - start)
+        total[:] = 0
+        for row in range(len(rows)):
+            x = carray(pointer(rows[row], divisor), (len(out),))
+            for i in range(size):
+                total[i] += x[start + i]
+        for i in range(size):
+            out[start + i] = total[i] / divisor
 
 
 @compiled
