@@ -137,7 +137,7 @@ def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: 
                     for start, stop in own.blocks:
                         block = stack[:, start - own.start : stop - own.start].contiguous()
                         found[start:stop] = strided(block).sum(0)
-                        if adds_in_order(num_workers, stop - start):
+                        if adds_in_order(num_workers, start, stop):
                             mean = torch.empty(stop - start, dtype=dtype)
                             assert backend_of(mean.device).mean_in_order(block.split(2), mean)
                             assert torch.equal(mean, found[start:stop] / num_workers)

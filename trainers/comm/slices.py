@@ -53,12 +53,12 @@ def _allowed(column: int, edges: Sequence[int]) -> int:
     return first + (column - first) // _COLUMNS * _COLUMNS
 
 
-def adds_in_order(num_rows: int, num_columns: int) -> bool:
-    """Whether torch's sum over fp32 or fp64 rows on a CPU adds them to 0, one after another.
+def adds_in_order(num_rows: int, start: int, stop: int) -> bool:
+    """Whether torch's sum over fp32 or fp64 rows of a block adds them to 0, one after another, on a CPU.
 
     It adds 16 rows at a time. In columns that do not fill its registers, it adds every fourth row first.
     """
-    return num_rows <= 4 or (num_rows <= 16 and num_columns % _COLUMNS == 0)
+    return num_rows <= 4 or (num_rows <= 16 and (stop - start) % _COLUMNS == 0)
 
 
 def strided(rows: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 from compressors.core.payloads import divide, divide_all
 from compressors.kernels.choice import backend_of
 from trainers.comm.clock import Clock
-from trainers.comm.slices import adds_in_order, side_by_side, slices, strided
+from trainers.comm.slices import Slice, adds_in_order, side_by_side, slices, strided
 
 _AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while one waits
 
@@ -105,11 +106,7 @@ class Transfers:
             own = of_round[self.rank]
             with self.clock.collective(0):
                 wait(receives)
-            for start, stop in own.blocks:
-                parts = [of[:, start - own.start : stop - own.start] for of in incoming]
-                ordered = adds_in_order(self.size, stop - start)
-                if not (ordered and backend_of(self.device).mean_in_order(parts, means[start:stop])):
-                    means[start:stop] = divide(add_up(strided(torch.cat(parts))), self.size)
+            self._write_means(own, incoming, add_up, means)
             with self.clock.collective(0):
                 # The means may overwrite rows in ``flat``: the sender of the means has received these rows.
                 parts = [means[of.start : of.stop] for of in of_round]
@@ -118,6 +115,22 @@ class Transfers:
         with self.clock.collective(0):
             wait(departures)
         return list(means.split(sizes))
+
+    def _write_means(
+        self, own: Slice, terms: list[Tensor], add_up: Callable[[Tensor], Tensor], means: Tensor
+    ) -> None:
+        """Write the means of the ``terms`` of a slice, [W, len(own)] per process, into ``means``."""
+
+        def parts(start: int, stop: int) -> list[Tensor]:
+            return [of[:, start - own.start : stop - own.start] for of in terms]
+
+        for ordered, of_kind in groupby(own.blocks, lambda block: adds_in_order(self.size, *block)):
+            blocks = list(of_kind)
+            start, stop = blocks[0][0], blocks[-1][1]
+            backend = backend_of(self.device)
+            if not (ordered and backend.mean_in_order(parts(start, stop), means[start:stop])):
+                for start, stop in blocks:
+                    means[start:stop] = divide(add_up(strided(torch.cat(parts(start, stop)))), self.size)
 
     def gather(self) -> AbstractContextManager[object]:
         """Context manager that times a gather."""

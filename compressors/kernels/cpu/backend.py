@@ -134,7 +134,9 @@ class CpuKernels(Backend):
     def mean_in_order(self, parts: Sequence[Tensor], out: Tensor) -> bool:
         if not all(map(_can_sum, [*parts, out])):
             return False
-        rows, entries = np.array([row.data_ptr() for part in parts for row in part]), out.numpy()
+        steps = ((part.data_ptr(), part.stride(0) * part.itemsize, len(part)) for part in parts)
+        rows = np.concatenate([first + step * np.arange(count) for first, step, count in steps])
+        entries = out.numpy()
         sums.mean_of_rows(rows, entries.dtype.type(len(rows)), entries)
         return True
 
