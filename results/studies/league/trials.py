@@ -60,9 +60,10 @@ class Trial:
 
     def has_end_rate(self, tried: Iterable["Trial"]) -> bool:
         """Whether the rate is the lowest or the highest of those tried for this method, task and budget."""
-        own = (self.task, self.method, self.share)
-        rates = {trial.rate for trial in tried if (trial.task, trial.method, trial.share) == own}
-        rates |= set(TASKS[self.task].rates(self.method))
+        task, own = TASKS[self.task], (self.task, self.method, self.share)
+        rates = task.rates(self.method)
+        if task.further_rates(self.method):  # runs of other rates may be left from an earlier league
+            rates += [trial.rate for trial in tried if (trial.task, trial.method, trial.share) == own]
         return self.rate in (min(rates), max(rates))
 
     def __str__(self) -> str:

@@ -22,7 +22,12 @@ from results.studies.league.trials import Outcome, TrainingError, Trainings, Tri
 from trainers.files import files as run_files
 
 main = command_of_results("study", "league")
-SEEDS = range(TASKS["madelon"].seeds)
+SEEDS = range(5)
+
+
+@pytest.fixture(autouse=True)
+def seeds_of_madelon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TASKS, "madelon", replace(TASKS["madelon"], seeds=len(SEEDS)))
 
 
 def write(

@@ -1,6 +1,7 @@
 """The league: knobs that meet budgets, and the order of trainings."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,17 @@ from results.studies.league.trials import Outcome, TrainingError, Trial, trial_o
 from trainers.config.checks import check
 
 DENSE = Outcome(1e8, 0.9, 1000, 1.0)
-SEEDS = range(TASKS["madelon"].seeds)
+SEEDS = range(5)
 
 
 @pytest.fixture(autouse=True)
 def knobs_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knobs, "answer_of", answer_here)
+
+
+@pytest.fixture(autouse=True)
+def all_methods_try_further_rates_on_madelon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TASKS, "madelon", replace(TASKS["madelon"], seeds=len(SEEDS), extended=None))
 
 
 def knob_of(name: str) -> Knob:
