@@ -35,10 +35,10 @@ _LIVE = (*_OF_DEVICE, "parameters", "preparation", "process_group", "within")
 class CompressionState:
     """State between buckets and steps, for one worker per process and one segment per parameter.
 
-    A reducer in units of the step (``scale="step"``) and ACCORDION need ``learning_rate``: set the attribute
-    again before each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer
-    depends on epochs (density schedules, ACCORDION). ``inspect`` is called with every bucket's result,
-    before the mean replaces the gradient.
+    A reducer in units of the step (``scale="step"``), ACCORDION and a threshold with ``follows="rate"`` need
+    ``learning_rate``: set the attribute again before each backward pass in which the rate has changed. Set
+    ``epoch``, fractional, if the reducer depends on epochs (density schedules, ACCORDION). ``inspect`` is
+    called with every bucket's result, before the mean replaces the gradient.
 
     With ``scaler``, the script's ``torch.amp.GradScaler``, gradients are divided by its scale before they are
     compressed, and means multiplied by it. If a gradient of any worker is not finite, the step is not
@@ -83,8 +83,9 @@ class CompressionState:
             )
         if reducer.uses_learning_rate and learning_rate is None:
             raise ValueError(
-                "CompressionState.learning_rate must be given with ACCORDION and with feedback in units of "
-                "the step (scale='step'), and set before each backward pass in which it has changed"
+                "CompressionState.learning_rate must be given with ACCORDION, a threshold that follows it, "
+                "or feedback in units of the step (scale='step'), and set before each backward pass in which it "
+                "has changed"
             )
         rates = (1.0,) * 10_000  # of so many epochs: the script alone knows its rates and its length
         reducer.check(
