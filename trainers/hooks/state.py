@@ -84,8 +84,8 @@ class CompressionState:
         if reducer.uses_learning_rate and learning_rate is None:
             raise ValueError(
                 "CompressionState.learning_rate must be given with ACCORDION, a threshold that follows it, "
-                "or feedback in units of the step (scale='step'), and set before each backward pass in which it "
-                "has changed"
+                "or feedback in units of the step (scale='step'), and set before each backward pass in which "
+                "it has changed"
             )
         rates = (1.0,) * 10_000  # of so many epochs: the script alone knows its rates and its length
         reducer.check(
