@@ -104,9 +104,8 @@ class LocalState:
         fragments = fragments_of(compression.layout.sizes, settings.fragments)
         self.fragments = [[names[layer] for layer in fragment] for fragment in fragments]
         self._steps = torch.tensor(0)
-        self._rates = torch.tensor(
-            0.0, dtype=torch.float64
-        )  # sum over the local steps since the last exchange
+        # Sum of the rates of the local steps since the last exchange
+        self._rates = torch.tensor(0.0, dtype=torch.float64)
         with together("total_error.local"):
             self._start_alike()
         self.shared = {name: nn.Parameter(p.detach().clone()) for name, p in self.parameters.items()}
