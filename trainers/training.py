@@ -77,6 +77,7 @@ class Training:
             or bool(self.diagnostics.names)
             or self.is_analytic
             or self.local is not None
+            or self.nodes is not None
         )
         one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
         return one_each and self.reducer.traits.lossless and not needs_whole_gradient

@@ -10,7 +10,7 @@ from torch import Tensor
 from compressors.core.checks import MethodError
 from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
-from compressors.core.norms import layer_norms
+from compressors.core.norms import layer_norms, squared_norm
 from compressors.core.payloads import divide, require_sparse
 from compressors.core.randomness import random_bits
 from compressors.core.segments import Input, Segment, Step
@@ -91,6 +91,11 @@ class Backend:
     def norms_of(self, inputs: list[Input]) -> list[Tensor]:
         """``squared_norms`` of p, without computing p in place."""
         return self.squared_norms([given.seen() for given in inputs])
+
+    def copy_with_norms(self, rows: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+        """Copy every row [d] to a contiguous target; ``norms.squared_norm`` of each, [n] float64."""
+        norms = [squared_norm(target.copy_(row)) for row, target in zip(rows, targets, strict=True)]
+        return torch.stack(norms)
 
     def add_rows(self, rows: Tensor) -> Tensor:
         """The sum [k] of rows [m, k], one row after another; a library's sum may use another order."""

@@ -55,7 +55,7 @@ SETTINGS = (
 NUM_SEGMENTS, NUM_WORKERS = 4, 2
 STEP = "a step begins"
 IN_STEP = ("trainers/step/advance.py:__call__",)
-GRADIENTS = ("trainers/step/gradients.py:_check", "trainers/step/overlapped.py:_record_nonfinite")
+GRADIENTS = ("trainers/step/gradients.py:_check",)
 
 
 @cache

@@ -128,7 +128,7 @@ class Failing(Reducer):
         return NoCompression().reduce(inputs, state, step, communicator)
 
 
-def test_what_the_thread_meets_ends_the_step_and_no_further_bucket_is_reduced() -> None:
+def test_an_error_ends_the_step_and_no_further_bucket_is_reduced() -> None:
     model = Odd()
     layout, communicator, reducer = (
         Layout(dict(model.named_parameters()), "layer"),
@@ -156,13 +156,14 @@ def test_what_the_thread_meets_ends_the_step_and_no_further_bucket_is_reduced() 
         ({"clip_norm": 1.0}, False),
         ({"scope": "global"}, False),
         ({"method": "top_k"}, False),
+        ({"nodes": object()}, False),
     ],
 )
 def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
     change: dict[str, Any], expected: bool
 ) -> None:
     case = {"clip_norm": None, "nonfinite": "stop", "scope": "layer", "processes": 4, "method": "none"}
-    case = {**case, "diagnostics": (), **change}
+    case = {**case, "diagnostics": (), "nodes": None, **change}
     trainer = SimpleNamespace(
         settings=SimpleNamespace(clip_norm=case["clip_norm"], nonfinite=case["nonfinite"]),
         communicator=SimpleNamespace(size=4, world_size=case["processes"]),
@@ -171,5 +172,6 @@ def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
         diagnostics=SimpleNamespace(names=case["diagnostics"]),
         is_analytic=False,
         local=None,
+        nodes=case["nodes"],
     )
     assert Training.overlaps.fget(trainer) is expected

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -82,6 +84,33 @@ class Communicator:
         ring all-reduce. With ``reduction=all_reduce``, the local rows are added first; so they are for two
         workers in two processes, where the bits are the same. ``rows`` are consumed: means may use them.
         """
+        return self._all_reduce_mean(rows, add_up, kind, self.clock)()
+
+    def all_reduce_mean_later(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+    ) -> Callable[[], list[Tensor]]:
+        """Begin ``all_reduce_mean`` of values; the returned function waits for its end.
+
+        In worker order a thread does the work, in the order of the calls.
+        """
+        means = self._all_reduce_mean(rows, add_up, "values", nullcontext())
+        if self._adds_by_backend:
+            return means
+        future = self._thread.submit(means)
+
+        def result() -> list[Tensor]:
+            with self.clock:
+                return future.result()
+
+        return result
+
+    def _all_reduce_mean(
+        self,
+        rows: list[Tensor],
+        add_up: Callable[[Tensor], Tensor] | None,
+        kind: str,
+        clock: AbstractContextManager[object],
+    ) -> Callable[[], list[Tensor]]:
         add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
         self._charges.hand_over(kind, num_bytes)
@@ -90,10 +119,19 @@ class Communicator:
             on_link if self.reduction == WORKER_ORDER else num_bytes
         )  # also the terms of a node's slices
         self._charges.link(on_link, on_link, relayed)
+        self.clock.rounds += 2 * (self.size - 1)
+        if self._adds_by_backend:
+            return self._transfers.means_by_all_reduce(rows, add_up, clock)
+        return partial(self._transfers.means_by_slices, rows, add_up, clock)
+
+    @property
+    def _adds_by_backend(self) -> bool:
         of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
-        if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
-            return self._transfers.means_by_slices(rows, add_up)
-        return self._transfers.means_by_all_reduce(rows, add_up)
+        return self.world_size == 1 or self.reduction == ALL_REDUCE or of_two
+
+    @cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "reduction")
 
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[n, ...]`` in worker order from ``[W, ...]``, charged under ``kind``."""

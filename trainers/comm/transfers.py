@@ -63,28 +63,39 @@ class Transfers:
         """``tensor``, contiguous and on the device of the collectives; does not wait for a GPU."""
         return tensor.contiguous().to(self.device, non_blocking=self.device.type == "cuda")
 
-    def means_by_all_reduce(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Sum over the local workers, then all-reduce, with several all-reduces in flight."""
+    def means_by_all_reduce(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], start: AbstractContextManager[object]
+    ) -> Callable[[], list[Tensor]]:
+        """Sum over the local workers and begin to all-reduce; the returned function waits for the means.
+
+        Several all-reduces are in flight. They are started within ``start``.
+        """
         sums = [add_up(tensor) for tensor in rows]
-        on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.world_size == 1:
-            with on_the_clock:
-                return divide_all(sums, self.size)
+            with start:
+                means = divide_all(sums, self.size)
+            return lambda: means
         flat = side_by_side([tensor[None] for tensor in sums])[0]
         pieces = flat.split(_AT_ONCE)
-        with on_the_clock:
+        with start:
             all_works = [self._all_reduce(piece) for piece in pieces]
-        for piece, works in zip(pieces, all_works, strict=True):
-            with self.clock.collective(0):
-                wait(works)
-            divide(piece, self.size)
-        return list(flat.split([len(tensor) for tensor in sums]))
 
-    def means_by_slices(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        def means_of_all() -> list[Tensor]:
+            for piece, works in zip(pieces, all_works, strict=True):
+                with self.clock:
+                    wait(works)
+                divide(piece, self.size)
+            return list(flat.split([len(tensor) for tensor in sums]))
+
+        return means_of_all
+
+    def means_by_slices(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], clock: AbstractContextManager[object]
+    ) -> list[Tensor]:
         """Every process receives all n rows of its slices, adds them, and sends the means to the others.
 
         A round of slices is added while the next rounds are in flight. Where ``add_up`` adds rows in order, a
-        loop does so without a copy.
+        loop does so without a copy. Messages are sent and awaited within ``clock``.
         """
         sizes = [tensor.shape[1] for tensor in rows]
         flat = side_by_side(rows)  # [W, columns]
@@ -93,7 +104,7 @@ class Transfers:
         rounds = slices(sizes, self.world_size)
         terms, arrivals = [], []
         departures: list[Work] = []
-        with self.clock.collective(2 * (self.size - 1)):
+        with clock:
             for of_round in rounds:
                 outgoing = [flat[:, of.start : of.stop].contiguous() for of in of_round]
                 incoming = list(flat.new_empty(self.world_size - 1, *outgoing[self.rank].shape))
@@ -104,15 +115,15 @@ class Transfers:
                 departures += sends
         for of_round, incoming, receives in zip(rounds, terms, arrivals, strict=True):
             own = of_round[self.rank]
-            with self.clock.collective(0):
+            with clock:
                 wait(receives)
             self._write_means(own, incoming, add_up, means)
-            with self.clock.collective(0):
+            with clock:
                 # The means may overwrite rows in ``flat``: the sender of the means has received these rows.
                 parts = [means[of.start : of.stop] for of in of_round]
                 receives, sends = self._start([parts[self.rank]] * self.world_size, parts)
                 departures += [*receives, *sends]
-        with self.clock.collective(0):
+        with clock:
             wait(departures)
         return list(means.split(sizes))
 

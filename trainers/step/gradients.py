@@ -240,7 +240,11 @@ def encode_fault(worker: int, layer: int, layout: Layout) -> int:
 
 def raise_together(communicator: Communicator, layout: Layout, step: int, fault: int) -> None:
     """Raise ``NonFiniteGradientError`` on every process if any process found a fault (> 0)."""
-    fault = communicator.all_reduce_max(fault)
+    raise_fault(layout, step, communicator.all_reduce_max(fault))
+
+
+def raise_fault(layout: Layout, step: int, fault: int) -> None:
+    """Raise ``NonFiniteGradientError`` for the processes' largest ``encode_fault``, unless it is 0."""
     if fault:
         worker, layer = divmod(fault - 1, len(layout.names))
         raise NonFiniteGradientError(

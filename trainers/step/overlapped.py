@@ -2,19 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Reducer, Segment, Step, inputs_of
+from compressors.api import Input, Reduced, Reducer, State, Step, backend_of
 from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
-from trainers.step.explicit import Reduction, StepTimes, fault_of, sees_faults
+from trainers.step.explicit import Reduction, StepTimes
 from trainers.step.forward import Loss, cut, in_pieces
-from trainers.step.gradients import buffers_seen_by_forward, encode_fault, seed_worker
+from trainers.step.gradients import buffers_seen_by_forward, encode_fault, raise_fault, seed_worker
 from trainers.step.ledger import Ledger
 
 FIRST_MEGABYTES = 1  # size of the first bucket, so transfers start early
@@ -25,8 +24,8 @@ class Buckets:
 
     ``launch`` is called with the indices of a bucket's parameters when all of them have gradients. The order
     of buckets is fixed, even if gradients arrive in another order, because all processes must reduce the same
-    bucket. A bucket has ``megabytes`` of gradients, the first at most one. Gradients are copied into its
-    memory while they are in the cache.
+    bucket. A bucket has ``megabytes`` of gradients, the first at most one. ``rows`` are the parameters'
+    parts of its memory, [1, d] each.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class Buckets:
     ) -> None:
         self.launch = launch
         self.buckets = buckets_of(parameters, megabytes)
-        self.views = _views_of(parameters, self.buckets)
+        self.rows = _rows_of(parameters, self.buckets)
         self.is_open = False
         self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
         for position, parameter in enumerate(parameters):
@@ -51,11 +50,9 @@ class Buckets:
         for own in self.buckets[self._next :]:
             self.launch(own)
 
-    def _arrived(self, position: int, parameter: nn.Parameter) -> None:
+    def _arrived(self, position: int, _: nn.Parameter) -> None:
         if not self.is_open:
             return
-        assert parameter.grad is not None  # set by the backward pass
-        parameter.grad = self.views[position].copy_(parameter.grad)
         self._missing[self._bucket_of[position]] -= 1
         while self._next < len(self.buckets) and not self._missing[self._next]:
             self.launch(self.buckets[self._next])
@@ -75,27 +72,24 @@ def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float) -> list[lis
     return buckets
 
 
-def _views_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
-    """Views of the buckets' memory for every gradient, in the parameter's shape."""
-    views: dict[int, Tensor] = {}
+def _rows_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
+    """Each parameter's part of its bucket's memory, [1, d]."""
+    rows: dict[int, Tensor] = {}
     for own in buckets:
-        of_bucket = [parameters[position] for position in own]
-        flat = torch.empty(
-            sum(p.numel() for p in of_bucket), dtype=of_bucket[0].dtype, device=of_bucket[0].device
-        )
-        pieces = flat.split([p.numel() for p in of_bucket])
-        views |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
-    return views
+        first, sizes = parameters[own[0]], [parameters[position].numel() for position in own]
+        flat = torch.empty(1, sum(sizes), dtype=first.dtype, device=first.device)
+        rows |= zip(own, flat.split(sizes, 1), strict=True)
+    return rows
 
 
 @dataclass(eq=False)
 class OverlappedStep:
-    """A thread reduces one bucket of gradients while the backward pass computes the next.
+    """Reduces one bucket of gradients while the backward pass computes the next.
 
-    It needs a CPU, one worker per process and layer scope. The result does not depend on the buckets, except
-    for rounding under ``trainer.reduction=all_reduce``. Trainings use it for lossless reducers alone.
-    ``gradient_seconds`` includes the part of the reduction that did not overlap with the backward pass;
-    ``reduce_seconds`` is the whole time of the reducer.
+    It needs a CPU, one worker per process, layer scope and no nodes. The result does not depend on the
+    buckets, except for rounding under ``trainer.reduction=all_reduce``. Trainings use it for lossless
+    reducers alone. ``gradient_seconds`` is the whole time; ``reduce_seconds`` and the time in collectives are
+    those in which the backward pass does not go on.
     """
 
     model: nn.Module
@@ -114,40 +108,38 @@ class OverlappedStep:
         self.measured: Mapping[str, float] = {}
         self.shared_buffers = buffers_seen_by_forward(self.model)
         self.parameters = list(self.layout.parameters.values())
-        rows = [p.detach().reshape(1, -1) for p in self.parameters]
-        segments = list(map(self.layout.segment_of, self.layout.names, rows))
-        with torch.inference_mode():
-            self.state = self.reducer.init(segments)
-        self.checks_before_reducing = not sees_faults(self.ledger)  # for NaN and infinity
         self.buckets = Buckets(self.parameters, self.bucket_megabytes, self._launch)
-        self.thread = ThreadPoolExecutor(1, "reduction")
+        self.segments = [  # in the memory of the buckets
+            self.layout.segment_of(name, self.buckets.rows[position])
+            for position, name in enumerate(self.layout.names)
+        ]
+        with torch.inference_mode():
+            self.state = self.reducer.init(self.segments)
+        self.backend = backend_of(self.layout.device)
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Reduction:
         started = time.perf_counter()
         self.reducer_step = Step(self.seed, step, learning_rate, epoch)
-        self.faults: list[int] = []
-        self.reduce_seconds = 0.0
-        self.ledger.communicator.clock.restart()
+        self.fault, self.reduce_seconds = 0, 0.0
+        self._ends: list[Callable[[State], tuple[Reduced, State]]] = []  # of the reductions that have begun
+        clock = self.communicator.clock
+        clock.restart()
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches
         seed_worker(self.seed, step, self.communicator.rank)
         for parameter in self.parameters:
             parameter.grad = None
-        self._launched: list[Future[None]] = []
-        self._means: dict[str, Tensor] = {}
         loss = self._differentiate(batch)
-        for future in self._launched:
-            future.result()
-        self.layout.write_gradients(self._means)
-        gradient_seconds, clock = time.perf_counter() - started, self.ledger.communicator.clock
+        # Beside the reductions: an exchange after them would take milliseconds.
+        everyones_faults = self.communicator.collect_later(torch.tensor([[self.fault]]))
+        self._end()
+        raise_fault(self.layout, step, int(everyones_faults().max()))
         own = self.reduce_seconds - clock.seconds - clock.leading_seconds
-        count = len(self.buckets.buckets)
-        times = StepTimes(gradient_seconds, self.reduce_seconds, clock.seconds, own, num_buckets=count)
-        # The first layer of this worker that is not finite, as without overlap
-        fault = min(self.faults, default=0) if self.checks_before_reducing else fault_of(self.ledger)
-        return Reduction(loss.reshape(1), times, fault)
+        seconds = time.perf_counter() - started, self.reduce_seconds, clock.seconds, own
+        times = StepTimes(*seconds, num_buckets=len(self.buckets.buckets))
+        return Reduction(loss.reshape(1), times, fault=None)
 
     def _differentiate(self, batch: Batch) -> Tensor:
         """Backward passes over one batch, the last of which completes the gradients; returns the loss."""
@@ -164,38 +156,40 @@ class OverlappedStep:
         return loss
 
     def _launch(self, positions: list[int]) -> None:
-        segments = [self._segment(position) for position in positions]
-        if self.checks_before_reducing:
-            self._record_nonfinite(positions, segments)
-        self._launched.append(self.thread.submit(self._reduce, segments))
-
-    def _reduce(self, segments: list[Segment]) -> None:
-        """Reduce the gradients of a bucket to their means."""
-        if any(future.done() and future.exception() for future in self._launched):
-            return  # ``run`` raises the error
+        """Begin to reduce a bucket, beside those before it."""
+        segments = [self.segments[position] for position in positions]
         with torch.inference_mode():
-            if self.ledger.nodes is not None:
-                segments = self.ledger.nodes.means(segments)
+            gradients = [self._gradient(position) for position in positions]
+            norms = self.backend.copy_with_norms(gradients, [own.rows[0] for own in segments])
+            self.fault = self._fault(positions, norms) or self.fault
             started = time.perf_counter()
-            inputs = inputs_of(segments)
-            reduced, self.state = self.reducer.reduce(
-                inputs, self.state, self.reducer_step, self.ledger.communicator
-            )
-            self.ledger.record(reduced)
-        self._means |= reduced.mean
+            of_layers = norms[:, None, None].unbind()
+            inputs = [Input(own, norms=norm) for own, norm in zip(segments, of_layers, strict=True)]
+            self._ends.append(self.reducer.begin(inputs, self.reducer_step, self.communicator))
         self.reduce_seconds += time.perf_counter() - started
 
-    def _segment(self, position: int) -> Segment:
-        parameter = self.parameters[position]
-        gradient = parameter.grad
-        if gradient is None:
-            gradient = self.buckets.views[position].zero_()
-        return self.layout.segment_of(self.layout.names[position], gradient.reshape(1, -1))
+    def _gradient(self, position: int) -> Tensor:
+        """The gradient [d] of a parameter; a copy under channels_last."""
+        gradient = self.parameters[position].grad
+        return self.segments[position].rows[0].zero_() if gradient is None else gradient.reshape(-1)
 
-    def _record_nonfinite(self, positions: list[int], segments: list[Segment]) -> None:
-        """Record the layers that are not finite; a norm shows whether there are any."""
-        if torch.nn.utils.get_total_norm([segment.rows for segment in segments]).isfinite():
-            return
-        for position, segment in zip(positions, segments, strict=True):
-            if not segment.rows.isfinite().all():
-                self.faults.append(encode_fault(self.communicator.rank, position, self.layout))
+    def _fault(self, positions: list[int], norms: Tensor) -> int:
+        """``encode_fault`` of the first layer of a bucket that is not finite, or 0."""
+        finite = norms.isfinite().tolist()
+        bad = [position for position, is_finite in zip(positions, finite, strict=True) if not is_finite]
+        for position in sorted(bad):
+            if not self.segments[position].rows.isfinite().all():  # squares of finite entries can overflow
+                return encode_fault(self.communicator.rank, position, self.layout)
+        return 0
+
+    def _end(self) -> None:
+        """End the reductions of all buckets, with the means in every ``.grad``."""
+        started = time.perf_counter()
+        means: dict[str, Tensor] = {}
+        with torch.inference_mode():
+            for end in self._ends:
+                reduced, self.state = end(self.state)
+                self.ledger.record(reduced)
+                means |= reduced.mean
+        self.layout.write_gradients(means)
+        self.reduce_seconds += time.perf_counter() - started

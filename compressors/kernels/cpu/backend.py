@@ -123,6 +123,20 @@ class CpuKernels(Backend):
         (norms,) = _norms(table, table.squares[:1])
         return norms
 
+    def copy_with_norms(self, rows: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+        dtype = targets[0].dtype
+        if dtype not in _DTYPES or not all(x.dtype == dtype and x.is_contiguous() for x in rows):
+            return super().copy_with_norms(rows, targets)
+        pairs = zip(rows, targets, strict=True)
+        table = np.array([(x.data_ptr(), to.data_ptr(), x.numel()) for x, to in pairs], dtype=np.int64)
+        norms = np.empty(len(table))
+
+        def work(first: int, last: int) -> None:
+            sums.copy_and_square(table, first, last, np.empty(256, dtype=_DTYPES[dtype]), norms)
+
+        parallel_for(work, len(table))
+        return torch.from_numpy(norms)
+
     def add_rows(self, rows: Tensor) -> Tensor:
         if rows.dtype not in _DTYPES or rows.numel() == 0:  # a segment of which nothing is sent
             return super().add_rows(rows)

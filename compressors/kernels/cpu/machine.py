@@ -59,27 +59,37 @@ def sum_of_squares(typing_context, array, start):
     The partial sums stay in registers. In a loop over them they would be stored after every line, because
     they could overlap with ``array``: it takes twice as long.
     """
-    signature = types.float64(array, start)
-    lanes = 32  # partial sums
+    return types.float64(array, start), _sum_of_squares
 
-    def generate(context, builder, signature, arguments):
-        entries = context.make_array(signature.args[0])(context, builder, arguments[0])
-        line = ir.VectorType(context.get_value_type(array.dtype), lanes)
-        wide, total = ir.VectorType(ir.DoubleType(), lanes), None
-        for offset in range(0, 256, lanes):
-            place = builder.add(arguments[1], ir.Constant(arguments[1].type, offset))
-            address = builder.bitcast(builder.gep(entries.data, [place]), line.as_pointer())
-            x = builder.load(address, align=array.dtype.bitwidth // 8)
-            x = x if line == wide else builder.fpext(x, wide)
-            square = builder.fmul(x, x)
-            total = square if total is None else builder.fadd(total, square)
-        for half in (16, 8, 4, 2, 1):
-            kind, nothing = ir.VectorType(ir.IntType(32), half), ir.Constant(total.type, ir.Undefined)
-            parts = (ir.Constant(kind, list(range(first, first + half))) for first in (0, half))
-            total = builder.fadd(*(builder.shuffle_vector(total, nothing, part) for part in parts))
-        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 
-    return signature, generate
+@intrinsic
+def copy_and_sum_of_squares(typing_context, array, start, target):
+    """``sum_of_squares``, and a copy of the entries to the same places of ``target``."""
+    return types.float64(array, start, target), _sum_of_squares
+
+
+def _sum_of_squares(context, builder, signature, arguments):
+    entries, *targets = (
+        context.make_array(kind)(context, builder, argument).data
+        for kind, argument in zip(signature.args[::2], arguments[::2], strict=True)
+    )
+    lanes, array = 32, signature.args[0]  # partial sums
+    line = ir.VectorType(context.get_value_type(array.dtype), lanes)
+    wide, total, alignment = ir.VectorType(ir.DoubleType(), lanes), None, array.dtype.bitwidth // 8
+    for offset in range(0, 256, lanes):
+        place = builder.add(arguments[1], ir.Constant(arguments[1].type, offset))
+        x = builder.load(builder.bitcast(builder.gep(entries, [place]), line.as_pointer()), align=alignment)
+        for target in targets:
+            to = builder.bitcast(builder.gep(target, [place]), line.as_pointer())
+            builder.store(x, to, align=alignment)
+        x = x if line == wide else builder.fpext(x, wide)
+        square = builder.fmul(x, x)
+        total = square if total is None else builder.fadd(total, square)
+    for half in (16, 8, 4, 2, 1):
+        kind, nothing = ir.VectorType(ir.IntType(32), half), ir.Constant(total.type, ir.Undefined)
+        parts = (ir.Constant(kind, list(range(first, first + half))) for first in (0, half))
+        total = builder.fadd(*(builder.shuffle_vector(total, nothing, part) for part in parts))
+    return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 
 
 @intrinsic

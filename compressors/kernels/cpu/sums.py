@@ -4,9 +4,10 @@ import numpy as np
 from numba import carray
 
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import pointer
+from compressors.kernels.cpu.machine import copy_and_sum_of_squares, pointer, sum_of_squares
 
 _BLOCK = 1024  # entries whose sums stay in a core's first cache
+_SQUARES = 256  # entries whose squares are added together
 
 
 @compiled
@@ -90,3 +91,29 @@ def running_total(counts, offsets):
     for i in range(len(counts)):
         offsets[i + 1] = offsets[i] + counts[i]
     return offsets[len(counts)]
+
+
+@compiled
+def copy_and_square(rows, first, last, x, norms):
+    """Copy rows [k], and their ``squared_norm`` into ``norms`` [n]; ``x`` [256] is of their dtype.
+
+    ``rows`` has the addresses from and to which a row is copied, and k.
+    """
+    parts, norm = np.zeros((1, 2), np.int64), np.empty((1, 1))
+    for row in range(first, last):
+        size = rows[row, 2]
+        source = carray(pointer(rows[row, 0], x[0]), (size,))
+        target = carray(pointer(rows[row, 1], x[0]), (size,))
+        parts[0, 1] = (size + _SQUARES - 1) // _SQUARES
+        sums = np.empty((1, parts[0, 1]))
+        for block in range(parts[0, 1]):
+            start = block * _SQUARES
+            if start + _SQUARES <= size:
+                sums[0, block] = copy_and_sum_of_squares(source, start, target)
+            else:
+                x[:] = 0
+                x[: size - start] = source[start:]
+                target[start:] = source[start:]
+                sums[0, block] = sum_of_squares(x, 0)
+        total_up(parts, sums, norm)
+        norms[row] = norm[0, 0]

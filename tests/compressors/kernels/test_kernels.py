@@ -1,5 +1,6 @@
 """CPU kernels against the reference: means, residuals, counts, bytes and errors, bit for bit."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -206,6 +207,19 @@ def test_squared_norms(size: int, dtype: torch.dtype) -> None:
     (found,) = BACKEND.squared_norms([segment(rows)])
     assert torch.equal(found[:, 0], squared_norm(rows))
     torch.testing.assert_close(found[:, 0], rows.double().square().sum(1), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_copy_with_norms(dtype: torch.dtype) -> None:
+    sizes, generator = [0, 1, 255, 256, 257, 5000, 300_000], torch.Generator().manual_seed(0)
+    rows = [torch.randn(size, generator=generator).to(dtype) for size in sizes]
+    rows[2][7], rows[5] = math.inf, torch.randn(2 * 5000, generator=generator).to(dtype)[::2]
+    targets = [torch.empty(size, dtype=dtype) for size in sizes]
+    norms = BACKEND.copy_with_norms(rows, targets)
+    assert all(map(torch.equal, targets, rows))
+    assert norms.dtype == torch.float64
+    assert norms.tolist() == [squared_norm(row).item() for row in rows]
+    assert math.isinf(norms[2])
 
 
 @pytest.mark.parametrize(("dtype", "tiny"), [(torch.float32, 1e-40), (torch.float64, 1e-160)])
