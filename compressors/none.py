@@ -36,12 +36,11 @@ class NoCompression(Reducer):
         means = communicator.all_reduce_mean([segment.rows for segment in segments], _add_up)
         return _reduced(segments, norms, means), state
 
-    def begin(
-        self, inputs: list[Input], step: Step, communicator: Communicator
-    ) -> Callable[[State], tuple[Reduced, State]]:
+    def begin(self, inputs: list[Input], communicator: Communicator) -> Callable[[], Reduced]:
+        """Begin ``reduce``, beside reductions of other segments; the returned function waits for its end."""
         segments, norms = _formed(inputs)
         means = communicator.all_reduce_mean_later([segment.rows for segment in segments], _add_up)
-        return lambda state: (_reduced(segments, norms, means()), state)
+        return lambda: _reduced(segments, norms, means())
 
 
 def _formed(inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:

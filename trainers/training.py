@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from compressors.api import Reducer
+from compressors.none import NoCompression
 from data.protocols import Batch, Carry, Dataset, Loader, WholeLoader, task_of, tokens_per_step
 from trainers.average import RunningAverage
 from trainers.checkpoint.state import TrainingState
@@ -80,7 +81,7 @@ class Training:
             or self.nodes is not None
         )
         one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
-        return one_each and self.reducer.traits.lossless and not needs_whole_gradient
+        return one_each and isinstance(self.reducer, NoCompression) and not needs_whole_gradient
 
     @property
     def epochs_per_step(self) -> float:
@@ -168,6 +169,7 @@ class Training:
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, self.senders, ledger, seed=seed)
         if self.overlaps:
+            assert isinstance(reducer, NoCompression)
             return OverlappedStep(
                 model,
                 self._loss(),

@@ -1,6 +1,6 @@
 """Reducers, which map all workers' segments to the mean of their C(p), and wrappers around reducers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -88,15 +88,6 @@ class Reducer:
         ``inputs`` and ``state`` are consumed: their tensors are reused for the result.
         """
         raise NotImplementedError
-
-    def begin(
-        self, inputs: list[Input], step: Step, communicator: Communicator
-    ) -> Callable[[State], tuple[Reduced, State]]:
-        """Begin ``reduce``, beside reductions of other segments; the returned function ends it.
-
-        Reductions end in the order in which they were begun. By default all work is left to the end.
-        """
-        return lambda state: self.reduce(inputs, state, step, communicator)
 
 
 class Wrapper(Reducer):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from compressors.api import Traits
 from compressors.build import PLAIN, build_reducer
 from compressors.encoding.settings import Encoding
+from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.comm.nodes import nodes_of
 from trainers.step.explicit import ExplicitStep, GradientStep
@@ -82,12 +83,11 @@ def train(
     feedback: str,
     process: int = 0,
     processes: int = 1,
-    overlap: bool = False,
     wire: Encoding = PLAIN,
     reduction: str = "worker_order",
     num_nodes: int | None = None,
 ) -> dict[str, Any]:
-    """Weights, losses and ledger after some steps of SGD with momentum."""
+    """Weights, losses and ledger after some steps of SGD, dense ones in buckets as in a training."""
     torch.manual_seed(0)
     model = SmallNet()
     layout = Layout(dict(model.named_parameters()), scope)
@@ -102,7 +102,7 @@ def train(
     ledger = Ledger(layout, senders, reducer, nodes)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
-    if overlap:
+    if isinstance(reducer, NoCompression) and scope == "layer" and processes == WORKERS and nodes is None:
         several = {"bucket_megabytes": 1e-3}  # several buckets; the network's parameters have 3 kB
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)
     else:
@@ -132,7 +132,6 @@ def train_all(
     process: int,
     processes: int,
     names: list[str],
-    overlap: bool = False,
     reduction: str = "worker_order",
     num_nodes: int | None = None,
 ) -> dict[str, dict[str, Any]]:
@@ -141,7 +140,7 @@ def train_all(
     for name in names:
         method, scope, feedback, *codes = name.split("/")
         wire = Encoding(**dict(zip(("indices", "values"), codes, strict=False)))
-        found[name] = train(method, scope, feedback, process, processes, overlap, wire, reduction, num_nodes)
+        found[name] = train(method, scope, feedback, process, processes, wire, reduction, num_nodes)
     return found
 
 

@@ -21,21 +21,20 @@ from compressors.encoding.settings import Encoding
 
 PLAIN = ["/".join(setting) for setting in settings()]
 ALL = PLAIN + ["/".join(setting) for setting in coded_settings()]
-LAYER = [name for name in ALL if "/layer/" in name]
+DENSE = [name for name in PLAIN if name.startswith("none/layer/")]
 Results = dict[str, dict[str, Any]]
 
 
 def dealt() -> dict[str, list[str]]:
-    """One setting of every method, trained in one way: in two processes, in four, or with the hook.
+    """One setting of every method, trained in one way: in two processes or in four.
 
     Encodings are trained in two processes. The contract's tests reduce with every method in two processes.
     The slow tests train all settings of all examples of a method in all ways.
     """
-    found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
+    found: dict[str, list[str]] = {"two": [], "four": []}
     for number, method in enumerate(FIRST):
-        way = list(found)[number % 3]
-        scope = "layer" if way == "hook" else SCOPES[number // 3 % 2]
-        found[way].append(f"{method}/{scope}/{list(FEEDBACKS)[number // 3 % 3]}")
+        way = list(found)[number % 2]
+        found[way].append(f"{method}/{SCOPES[number // 2 % 2]}/{list(FEEDBACKS)[number // 2 % 3]}")
     found["two"] += ["/".join(setting) for setting in quick_coded_settings()]
     return found
 
@@ -62,20 +61,15 @@ def one_process(one_thread: None) -> Results:
 @pytest.fixture(scope="module")
 def other_ways(one_process: Results) -> Results:
     """Depends on ``one_process``, because its training compiles the kernels for all processes."""
-    two = run_in_processes(train_all, 2, DEALT["two"])[0]
-    four = run_in_processes(train_all, 4, DEALT["four"])[0]
-    return two | four | run_in_processes(train_all, 4, DEALT["hook"], True)[0]
+    return run_in_processes(train_all, 2, DEALT["two"])[0] | run_in_processes(train_all, 4, DEALT["four"])[0]
 
 
-def assert_same(
-    one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True, in_buckets: bool = False
-) -> None:
-    """Assert equal results; an encoded message of each bucket (``in_buckets``) has bytes of its own."""
+def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True) -> None:
     tolerance = {"rtol": 0, "atol": 0} if exactly else {"rtol": 1e-5, "atol": 1e-5}
     for key in ("parameters", "buffers"):
         torch.testing.assert_close(other[key], one[key], **tolerance)
     assert other["losses"] == pytest.approx(one["losses"], rel=0 if exactly else 1e-5)
-    for a, b in zip(one["metrics"], other["metrics"], strict=True) if not in_buckets else ():
+    for a, b in zip(one["metrics"], other["metrics"], strict=True):
         for name, value in a.items():
             rounded = ("error" in name or "norm" in name) and not exactly
             assert b[name] == (pytest.approx(value, rel=1e-4, abs=1e-12) if rounded else value), name
@@ -86,9 +80,7 @@ def assert_same(
 
 
 @pytest.mark.parametrize("setting", QUICK)
-def test_processes_and_the_hook_change_nothing(
-    one_process: Results, other_ways: Results, setting: str
-) -> None:
+def test_processes_change_nothing(one_process: Results, other_ways: Results, setting: str) -> None:
     assert_same(one_process[setting], other_ways[setting])
 
 
@@ -101,10 +93,7 @@ def two_nodes(one_thread: None) -> Results:
 def two_nodes_in_other_ways(two_nodes: Results) -> list[Results]:
     """In two processes of one node each; in four, two for a node."""
     ways = (2, QUICK[::2]), (4, QUICK[1::2])
-    return [
-        run_in_processes(train_all, processes, names, False, "worker_order", 2)[-1]
-        for processes, names in ways
-    ]
+    return [run_in_processes(train_all, processes, names, "worker_order", 2)[-1] for processes, names in ways]
 
 
 @pytest.mark.parametrize("setting", QUICK)
@@ -132,7 +121,7 @@ def test_coded_indices_change_bytes_alone(name: str) -> None:
 
 def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> None:
     reduced = [setting for setting in QUICK if setting in PLAIN and is_reduced(setting.split("/")[0])]
-    all_reduced = run_in_processes(train_all, 2, reduced, False, "all_reduce")[0]
+    all_reduced = run_in_processes(train_all, 2, reduced, "all_reduce")[0]
     assert all_reduced and list(all_reduced) == reduced
     for setting, result in all_reduced.items():
         if ignores_values(setting.split("/")[0]):
@@ -141,6 +130,15 @@ def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> N
         not torch.equal(result["parameters"], one_process[setting]["parameters"])
         for setting, result in all_reduced.items()
     )
+
+
+@pytest.mark.parametrize("reduction", ["worker_order", "all_reduce"])
+def test_dense_steps_in_buckets_change_nothing(one_thread: None, reduction: str) -> None:
+    """But for rounding, in four processes, where buckets are reduced during the backward pass."""
+    one = train_all(0, 1, DENSE)
+    assert len(one) == len(FEEDBACKS)
+    for name, result in run_in_processes(train_all, 4, DENSE, reduction)[0].items():
+        assert_same(one[name], result, exactly=reduction == "worker_order")
 
 
 def test_the_settings_differ(one_process: Results) -> None:
@@ -161,12 +159,12 @@ def all_in_one_process(one_thread: None) -> Results:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "overlap"), [(2, False), (4, False), (4, True)])
-def test_every_setting_in_every_way(all_in_one_process: Results, processes: int, overlap: bool) -> None:
-    found = run_in_processes(train_all, processes, LAYER if overlap else ALL, overlap)[0]
-    assert found.keys() == set(LAYER if overlap else ALL)
+@pytest.mark.parametrize("processes", [2, 4])
+def test_every_setting_in_every_way(all_in_one_process: Results, processes: int) -> None:
+    found = run_in_processes(train_all, processes, ALL)[0]
+    assert found.keys() == set(ALL)
     for name, result in found.items():
-        assert_same(all_in_one_process[name], result, in_buckets=overlap and name not in PLAIN)
+        assert_same(all_in_one_process[name], result)
 
 
 @pytest.mark.slow

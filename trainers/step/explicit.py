@@ -37,8 +37,11 @@ class Reduction(NamedTuple):
 class GradientStep(Protocol):
     """Writes the mean of C(p) to every ``.grad``, and records its segments in the ledger."""
 
-    reducer: Reducer
     state: State  # the reducer's state; tensors are [W, ...]
+
+    @property
+    def reducer(self) -> Reducer:
+        """The reducer that computes the mean."""
 
     @property
     def measured(self) -> Mapping[str, float]:

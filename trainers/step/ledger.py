@@ -94,6 +94,10 @@ class Ledger:
                 self._input_norm[:, layers] = _entries(own.input_norm)
                 self._error[:, layers] = _entries(own.error)
 
+    def declare(self, segment: str, layers: slice) -> None:
+        """Also record this segment, which has the layers ``layers``; on a CPU."""
+        self._layers[segment] = layers
+
     def fault(self) -> tuple[int, int] | None:
         """Indices of a local worker and layer with a ||p||^2 that is not finite; None if all are finite."""
         if math.isfinite(self._input_norm.sum()):

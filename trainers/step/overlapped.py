@@ -8,7 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Input, Reduced, Reducer, State, Step, backend_of
+from compressors.api import Input, Reduced, Segment, backend_of
+from compressors.core.segments import sizes_of
+from compressors.none import NoCompression
 from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.step.explicit import Reduction, StepTimes
@@ -22,40 +24,38 @@ FIRST_MEGABYTES = 1  # size of the first bucket, so transfers start early
 class Buckets:
     """Buckets of parameters, in the expected order of their gradients in the backward pass.
 
-    ``launch`` is called with the indices of a bucket's parameters when all of them have gradients. The order
-    of buckets is fixed, even if gradients arrive in another order, because all processes must reduce the same
-    bucket. A bucket has ``megabytes`` of gradients, the first at most one. ``rows`` are the parameters'
-    parts of its memory, [1, d] each.
+    ``launch`` is called with the number of a bucket when all its parameters have gradients. The order of
+    buckets is fixed, even if gradients arrive in another order, because all processes must reduce the same
+    bucket. A bucket has ``megabytes`` of gradients, the first at most one.
     """
 
     def __init__(
-        self, parameters: list[nn.Parameter], megabytes: float, launch: Callable[[list[int]], None]
+        self, parameters: list[nn.Parameter], megabytes: float, launch: Callable[[int], None]
     ) -> None:
         self.launch = launch
-        self.buckets = buckets_of(parameters, megabytes)
-        self.rows = _rows_of(parameters, self.buckets)
+        self.positions = buckets_of(parameters, megabytes)
         self.is_open = False
-        self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
+        self._bucket_of = {position: b for b, own in enumerate(self.positions) for position in own}
         for position, parameter in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(partial(self._arrived, position))
 
     def open(self) -> None:
         """Prepare for the gradients of one backward pass."""
         self.is_open, self._next = True, 0
-        self._missing = [len(own) for own in self.buckets]
+        self._missing = [len(own) for own in self.positions]
 
     def close(self) -> None:
         """Launch the remaining buckets, which have parameters without an effect on the loss."""
         self.is_open = False
-        for own in self.buckets[self._next :]:
-            self.launch(own)
+        for number in range(self._next, len(self.positions)):
+            self.launch(number)
 
     def _arrived(self, position: int, _: nn.Parameter) -> None:
         if not self.is_open:
             return
         self._missing[self._bucket_of[position]] -= 1
-        while self._next < len(self.buckets) and not self._missing[self._next]:
-            self.launch(self.buckets[self._next])
+        while self._next < len(self.positions) and not self._missing[self._next]:
+            self.launch(self._next)
             self._next += 1
 
 
@@ -72,29 +72,19 @@ def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float) -> list[lis
     return buckets
 
 
-def _rows_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
-    """Each parameter's part of its bucket's memory, [1, d]."""
-    rows: dict[int, Tensor] = {}
-    for own in buckets:
-        first, sizes = parameters[own[0]], [parameters[position].numel() for position in own]
-        flat = torch.empty(1, sum(sizes), dtype=first.dtype, device=first.device)
-        rows |= zip(own, flat.split(sizes, 1), strict=True)
-    return rows
-
-
 @dataclass(eq=False)
 class OverlappedStep:
-    """Reduces one bucket of gradients while the backward pass computes the next.
+    """Reduces one bucket of gradients while the backward pass computes the next; for dense training.
 
-    It needs a CPU, one worker per process, layer scope and no nodes. The result does not depend on the
-    buckets, except for rounding under ``trainer.reduction=all_reduce``. Trainings use it for lossless
-    reducers alone. ``gradient_seconds`` is the whole time; ``reduce_seconds`` and the time in collectives are
-    those in which the backward pass does not go on.
+    It needs a CPU, one worker per process, layer scope and no nodes. Each bucket is one segment. The result
+    does not depend on the buckets, except for rounding under ``trainer.reduction=all_reduce``.
+    ``gradient_seconds`` is the whole time; ``reduce_seconds`` and the time in collectives are those in which
+    the backward pass does not go on.
     """
 
     model: nn.Module
     loss: Loss
-    reducer: Reducer
+    reducer: NoCompression
     communicator: Communicator
     ledger: Ledger
     _: KW_ONLY
@@ -104,26 +94,28 @@ class OverlappedStep:
 
     def __post_init__(self) -> None:
         self.layout = self.ledger.layout
+        self.state = ()
         self.carries: list[list[Carry]] = [[]]
         self.measured: Mapping[str, float] = {}
         self.shared_buffers = buffers_seen_by_forward(self.model)
         self.parameters = list(self.layout.parameters.values())
         self.buckets = Buckets(self.parameters, self.bucket_megabytes, self._launch)
-        self.segments = [  # in the memory of the buckets
-            self.layout.segment_of(name, self.buckets.rows[position])
-            for position, name in enumerate(self.layout.names)
-        ]
-        with torch.inference_mode():
-            self.state = self.reducer.init(self.segments)
+        self.segments = [self._segment(f"bucket {i}", own) for i, own in enumerate(self.buckets.positions)]
         self.backend = backend_of(self.layout.device)
+
+    def _segment(self, name: str, positions: list[int]) -> Segment:
+        """A bucket: its parameters have consecutive positions, in falling order."""
+        own, last = [self.parameters[position] for position in positions], positions[-1]
+        self.ledger.declare(name, slice(positions[0], last - 1 if last else None, -1))
+        rows = torch.empty(1, sum(p.numel() for p in own), dtype=self.layout.dtype, device=self.layout.device)
+        return Segment(name, rows, tuple(tuple(p.shape) for p in own))
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Reduction:
         started = time.perf_counter()
-        self.reducer_step = Step(self.seed, step, learning_rate, epoch)
         self.fault, self.reduce_seconds = 0, 0.0
-        self._ends: list[Callable[[State], tuple[Reduced, State]]] = []  # of the reductions that have begun
+        self._ends: list[Callable[[], Reduced]] = []  # of the buckets' reductions
         clock = self.communicator.clock
         clock.restart()
         self.communicator.broadcast(self.shared_buffers)
@@ -136,10 +128,9 @@ class OverlappedStep:
         everyones_faults = self.communicator.collect_later(torch.tensor([[self.fault]]))
         self._end()
         raise_fault(self.layout, step, int(everyones_faults().max()))
-        own = self.reduce_seconds - clock.seconds - clock.leading_seconds
+        own = self.reduce_seconds - clock.seconds
         seconds = time.perf_counter() - started, self.reduce_seconds, clock.seconds, own
-        times = StepTimes(*seconds, num_buckets=len(self.buckets.buckets))
-        return Reduction(loss.reshape(1), times, fault=None)
+        return Reduction(loss.reshape(1), StepTimes(*seconds, num_buckets=len(self.segments)), fault=None)
 
     def _differentiate(self, batch: Batch) -> Tensor:
         """Backward passes over one batch, the last of which completes the gradients; returns the loss."""
@@ -155,41 +146,39 @@ class OverlappedStep:
         self.carries[0] = after
         return loss
 
-    def _launch(self, positions: list[int]) -> None:
+    def _launch(self, number: int) -> None:
         """Begin to reduce a bucket, beside those before it."""
-        segments = [self.segments[position] for position in positions]
+        segment, positions = self.segments[number], self.buckets.positions[number]
         with torch.inference_mode():
-            gradients = [self._gradient(position) for position in positions]
-            norms = self.backend.copy_with_norms(gradients, [own.rows[0] for own in segments])
-            self.fault = self._fault(positions, norms) or self.fault
+            layers = segment.rows[0].split(sizes_of(segment.shapes).tolist())
+            pairs = zip(positions, layers, strict=True)
+            gradients = [self._gradient(position, layer) for position, layer in pairs]
+            norms = self.backend.copy_with_norms(gradients, layers)
+            if not norms.sum().isfinite():
+                self._record_fault(positions, layers)
             started = time.perf_counter()
-            of_layers = norms[:, None, None].unbind()
-            inputs = [Input(own, norms=norm) for own, norm in zip(segments, of_layers, strict=True)]
-            self._ends.append(self.reducer.begin(inputs, self.reducer_step, self.communicator))
+            self._ends.append(self.reducer.begin([Input(segment, norms=norms[None])], self.communicator))
         self.reduce_seconds += time.perf_counter() - started
 
-    def _gradient(self, position: int) -> Tensor:
-        """The gradient [d] of a parameter; a copy under channels_last."""
+    def _gradient(self, position: int, layer: Tensor) -> Tensor:
+        """The gradient [d] of a parameter; a copy under channels_last, and ``layer`` if there is none."""
         gradient = self.parameters[position].grad
-        return self.segments[position].rows[0].zero_() if gradient is None else gradient.reshape(-1)
+        return layer.zero_() if gradient is None else gradient.reshape(-1)
 
-    def _fault(self, positions: list[int], norms: Tensor) -> int:
-        """``encode_fault`` of the first layer of a bucket that is not finite, or 0."""
-        finite = norms.isfinite().tolist()
-        bad = [position for position, is_finite in zip(positions, finite, strict=True) if not is_finite]
-        for position in sorted(bad):
-            if not self.segments[position].rows.isfinite().all():  # squares of finite entries can overflow
-                return encode_fault(self.communicator.rank, position, self.layout)
-        return 0
+    def _record_fault(self, positions: list[int], layers: Sequence[Tensor]) -> None:
+        """Record the first layer that is not finite, as without overlap; squares can overflow."""
+        for position, layer in zip(positions, layers, strict=True):
+            if not layer.isfinite().all():
+                self.fault = encode_fault(self.communicator.rank, position, self.layout)
 
     def _end(self) -> None:
         """End the reductions of all buckets, with the means in every ``.grad``."""
         started = time.perf_counter()
-        means: dict[str, Tensor] = {}
-        with torch.inference_mode():
-            for end in self._ends:
-                reduced, self.state = end(self.state)
+        for end, segment, positions in zip(self._ends, self.segments, self.buckets.positions, strict=True):
+            with torch.inference_mode():
+                reduced = end()
                 self.ledger.record(reduced)
-                means |= reduced.mean
-        self.layout.write_gradients(means)
+            means = reduced.mean[segment.name].split(sizes_of(segment.shapes).tolist())
+            for position, mean in zip(positions, means, strict=True):
+                self.parameters[position].grad = mean.view_as(self.parameters[position])
         self.reduce_seconds += time.perf_counter() - started
