@@ -1,22 +1,10 @@
 """No compression: dense data-parallel SGD, the baseline of every comparison."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from compressors.api import (
-    Communicator,
-    Compressed,
-    Input,
-    Reduced,
-    Reducer,
-    Segment,
-    State,
-    Step,
-    Traits,
-    backend_of,
-)
+from compressors.api import Communicator, Compressed, Input, Reduced, Reducer, State, Step, Traits, backend_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,38 +20,21 @@ class NoCompression(Reducer):
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[Reduced, State]:
-        segments, norms = _formed(inputs)
-        means = communicator.all_reduce_mean([segment.rows for segment in segments], _add_up)
-        return _reduced(segments, norms, means), state
-
-    def begin(self, inputs: list[Input], communicator: Communicator) -> Callable[[], Reduced]:
-        """Begin ``reduce``, beside reductions of other segments; the returned function waits for its end."""
-        segments, norms = _formed(inputs)
-        means = communicator.all_reduce_mean_later([segment.rows for segment in segments], _add_up)
-        return lambda: _reduced(segments, norms, means())
-
-
-def _formed(inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
-    """The segments with rows p, and ||p||^2 of their layers."""
-    segments = [given.formed() for given in inputs]
-    known = [given.norms for given in inputs if given.norms is not None]
-    if len(known) == len(inputs):
-        return segments, known
-    return segments, backend_of(segments[0].rows.device).squared_norms(segments)
+        segments = [given.formed() for given in inputs]
+        norms = backend_of(segments[0].rows.device).squared_norms(segments)
+        means = communicator.all_reduce_mean([segment.rows for segment in segments], add_up)
+        # The residuals are always 0, so each needs one element only: not one for all, because a wrapper may
+        # keep and change the residual of a segment of one element. All are made by one launch on a GPU.
+        residuals = segments[0].rows.new_zeros(len(segments), 1, 1)
+        error = norms[0].new_zeros(1, 1)
+        mean, left, compressed = {}, {}, {}
+        for segment, own, norm, residual in zip(segments, means, norms, residuals, strict=True):
+            mean[segment.name] = own
+            left[segment.name] = residual.expand_as(segment.rows)
+            compressed[segment.name] = Compressed(segment.num_elements, error.expand_as(norm), norm)
+        return Reduced(mean, left, compressed), state
 
 
-def _reduced(segments: list[Segment], norms: list[Tensor], means: list[Tensor]) -> Reduced:
-    # The residuals are always 0, so each needs one element only: not one for all, because a wrapper may
-    # keep and change the residual of a segment of one element. All are made by one launch on a GPU.
-    residuals = segments[0].rows.new_zeros(len(segments), 1, 1)
-    error = norms[0].new_zeros(1, 1)
-    mean, left, compressed = {}, {}, {}
-    for segment, own, norm, residual in zip(segments, means, norms, residuals, strict=True):
-        mean[segment.name] = own
-        left[segment.name] = residual.expand_as(segment.rows)
-        compressed[segment.name] = Compressed(segment.num_elements, error.expand_as(norm), norm)
-    return Reduced(mean, left, compressed)
-
-
-def _add_up(rows: Tensor) -> Tensor:
+def add_up(rows: Tensor) -> Tensor:
+    """The sum [k] of rows [m, k], in the order of torch's sum."""
     return rows.sum(0) if rows.shape[0] > 1 else rows[0]

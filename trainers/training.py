@@ -81,7 +81,7 @@ class Training:
             or self.nodes is not None
         )
         one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
-        return one_each and isinstance(self.reducer, NoCompression) and not needs_whole_gradient
+        return one_each and type(self.reducer) is NoCompression and not needs_whole_gradient
 
     @property
     def epochs_per_step(self) -> float:

@@ -26,11 +26,6 @@ class Communicator(Protocol):
     ) -> list[Tensor]:
         """Means over all n workers, [k], of the segments' rows [W, k]; ``add_up`` sums rows [m, k]."""
 
-    def all_reduce_mean_later(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
-    ) -> Callable[[], list[Tensor]]:
-        """Begin ``all_reduce_mean``; the returned function waits for its end."""
-
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` of all processes, joined in worker order, ``[n, ...]``."""
 

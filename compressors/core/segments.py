@@ -56,7 +56,6 @@ class Input(NamedTuple):
     segment: Segment  # rows are the gradients; a reduction consumes them
     memory: Tensor | None = None  # [W, d]
     scale: float = 1.0
-    norms: Tensor | None = None  # [W, L] float64, ||p||^2 per layer, where it was computed before
 
     @property
     def name(self) -> str:

@@ -93,8 +93,9 @@ class Backend:
         return self.squared_norms([given.seen() for given in inputs])
 
     def copy_with_norms(self, rows: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
-        """Copy every row [d] to a contiguous target; ``norms.squared_norm`` of each, [n] float64."""
-        norms = [squared_norm(target.copy_(row)) for row, target in zip(rows, targets, strict=True)]
+        """Copy every row to a contiguous target of its shape; ``squared_norm`` of each, [n] float64."""
+        pairs = zip(rows, targets, strict=True)
+        norms = [squared_norm(target.copy_(row).view(-1)) for row, target in pairs]
         return torch.stack(norms)
 
     def add_rows(self, rows: Tensor) -> Tensor:

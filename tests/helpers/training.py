@@ -86,12 +86,13 @@ def train(
     wire: Encoding = PLAIN,
     reduction: str = "worker_order",
     num_nodes: int | None = None,
+    workers: int = WORKERS,
 ) -> dict[str, Any]:
     """Weights, losses and ledger after some steps of SGD, dense ones in buckets as in a training."""
     torch.manual_seed(0)
     model = SmallNet()
     layout = Layout(dict(model.named_parameters()), scope)
-    communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction=reduction)
+    communicator = Communicator(workers, rank=process, world_size=processes, reduction=reduction)
     case = next(case for case in cases() if str(case) == name)
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     method = case.method(threshold=threshold)
@@ -102,7 +103,7 @@ def train(
     ledger = Ledger(layout, senders, reducer, nodes)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
-    if isinstance(reducer, NoCompression) and scope == "layer" and processes == WORKERS and nodes is None:
+    if isinstance(reducer, NoCompression) and scope == "layer" and processes == workers and nodes is None:
         several = {"bucket_megabytes": 1e-3}  # several buckets; the network's parameters have 3 kB
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)
     else:
@@ -142,6 +143,11 @@ def train_all(
         wire = Encoding(**dict(zip(("indices", "values"), codes, strict=False)))
         found[name] = train(method, scope, feedback, process, processes, wire, reduction, num_nodes)
     return found
+
+
+def train_many(process: int, processes: int) -> dict[str, Any]:
+    """Dense training of eight workers: torch adds more than four rows of a layer in an order of its own."""
+    return train("none", "layer", "none", process, processes, workers=8)
 
 
 def is_reduced(name: str) -> bool:

@@ -153,3 +153,18 @@ def test_slices_are_all_columns_in_about_equal_parts(processes: int) -> None:
         blocks = [block for own in in_order for block in own.blocks]
         assert [column for start, stop in blocks for column in range(start, stop)] == list(range(sum(sizes)))
         assert max(map(len, in_order)) <= -(-sum(sizes) // len(in_order)) + 128
+
+
+def test_after_an_error_the_thread_reduces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    communicator, began = Communicator(4, world_size=4, reduction="worker_order"), []
+
+    def fail(*_: object) -> None:
+        began.append(1)
+        raise ConnectionError("the other one is gone")
+
+    monkeypatch.setattr(communicator._transfers, "means_by_slices", fail)
+    ends = [communicator.all_reduce_mean_later([torch.ones(1, 3)]) for _ in range(3)]
+    for end in ends:
+        with pytest.raises(ConnectionError, match="the other one is gone"):
+            end()
+    assert began == [1]

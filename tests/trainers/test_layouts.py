@@ -15,6 +15,7 @@ from training import (
     settings,
     train,
     train_all,
+    train_many,
 )
 
 from compressors.encoding.settings import Encoding
@@ -139,6 +140,11 @@ def test_dense_steps_in_buckets_change_nothing(one_thread: None, reduction: str)
     assert len(one) == len(FEEDBACKS)
     for name, result in run_in_processes(train_all, 4, DENSE, reduction)[0].items():
         assert_same(one[name], result, exactly=reduction == "worker_order")
+
+
+@pytest.mark.slow
+def test_eight_processes_change_nothing(one_thread: None) -> None:
+    assert_same(train_many(0, 1), run_in_processes(train_many, 8)[0])
 
 
 def test_the_settings_differ(one_process: Results) -> None:

@@ -108,6 +108,21 @@ def test_odd_gradients_are_reduced_as_without_overlap(channels_last: bool) -> No
         assert torch.equal(found, expected)
 
 
+def test_every_layer_is_a_row_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of additions of many workers depends on where a layer ends."""
+    shapes, begin = [], Communicator.all_reduce_mean_later
+
+    def noted(self: Communicator, rows: list[Tensor], add_up: Any) -> Any:
+        shapes.append([list(row.shape) for row in rows])
+        return begin(self, rows, add_up)
+
+    monkeypatch.setattr(Communicator, "all_reduce_mean_later", noted)
+    trained(overlap=True, channels_last=False)
+    sizes = [[1, p.numel()] for p in Odd().parameters()][::-1]
+    assert [shape for of_bucket in shapes for shape in of_bucket] == 3 * sizes
+    assert 2 < len(shapes) < 3 * len(sizes)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 
@@ -57,6 +57,7 @@ class Communicator:
         self.reduction = reduction
         self.group = group
         self.clock = Clock()
+        self._in_thread: Future[list[Tensor]] | None = None  # the last of ``all_reduce_mean_later``
         self._charges = Charges(workers, self.local_workers)
         self._transfers = Transfers(workers, rank, world_size, self.device, self.clock, group, node)
 
@@ -91,12 +92,19 @@ class Communicator:
     ) -> Callable[[], list[Tensor]]:
         """Begin ``all_reduce_mean`` of values; the returned function waits for its end.
 
-        In worker order a thread does the work, in the order of the calls.
+        In worker order a thread does the work, in the order of the calls; it does nothing after an error.
         """
         means = self._all_reduce_mean(rows, add_up, "values", nullcontext())
         if self._adds_by_backend:
             return means
-        future = self._thread.submit(means)
+        before = self._in_thread
+
+        def after_those_before() -> list[Tensor]:
+            if before is not None:
+                before.result()  # raises its error: the other processes are gone, or will time out
+            return means()
+
+        self._in_thread = future = self._thread.submit(after_those_before)
 
         def result() -> list[Tensor]:
             with self.clock:

@@ -68,7 +68,7 @@ class Transfers:
     ) -> Callable[[], list[Tensor]]:
         """Sum over the local workers and begin to all-reduce; the returned function waits for the means.
 
-        Several all-reduces are in flight. They are started within ``start``.
+        They are started within ``start``; of more than two processes, several are in flight.
         """
         sums = [add_up(tensor) for tensor in rows]
         if self.world_size == 1:

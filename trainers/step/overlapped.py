@@ -8,9 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Input, Reduced, Segment, backend_of
+from compressors.api import Compressed, Reduced, Segment, backend_of
 from compressors.core.segments import sizes_of
-from compressors.none import NoCompression
+from compressors.none import NoCompression, add_up
 from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.step.explicit import Reduction, StepTimes
@@ -101,7 +101,6 @@ class OverlappedStep:
         self.parameters = list(self.layout.parameters.values())
         self.buckets = Buckets(self.parameters, self.bucket_megabytes, self._launch)
         self.segments = [self._segment(f"bucket {i}", own) for i, own in enumerate(self.buckets.positions)]
-        self.backend = backend_of(self.layout.device)
 
     def _segment(self, name: str, positions: list[int]) -> Segment:
         """A bucket: its parameters have consecutive positions, in falling order."""
@@ -115,7 +114,7 @@ class OverlappedStep:
     ) -> Reduction:
         started = time.perf_counter()
         self.fault, self.reduce_seconds = 0, 0.0
-        self._ends: list[Callable[[], Reduced]] = []  # of the buckets' reductions
+        self._ends: list[tuple[Tensor, Callable[[], list[Tensor]]]] = []  # norms and means, by bucket
         clock = self.communicator.clock
         clock.restart()
         self.communicator.broadcast(self.shared_buffers)
@@ -150,20 +149,23 @@ class OverlappedStep:
         """Begin to reduce a bucket, beside those before it."""
         segment, positions = self.segments[number], self.buckets.positions[number]
         with torch.inference_mode():
-            layers = segment.rows[0].split(sizes_of(segment.shapes).tolist())
+            layers = list(segment.rows.split(sizes_of(segment.shapes).tolist(), 1))
             pairs = zip(positions, layers, strict=True)
             gradients = [self._gradient(position, layer) for position, layer in pairs]
-            norms = self.backend.copy_with_norms(gradients, layers)
+            norms = backend_of(self.layout.device).copy_with_norms(gradients, layers)
             if not norms.sum().isfinite():
                 self._record_fault(positions, layers)
             started = time.perf_counter()
-            self._ends.append(self.reducer.begin([Input(segment, norms=norms[None])], self.communicator))
+            # One row for each layer: the order of additions in a sum depends on where its rows end.
+            self._ends.append((norms[None], self.communicator.all_reduce_mean_later(layers, add_up)))
+        for position in positions:
+            self.parameters[position].grad = None  # frees its memory
         self.reduce_seconds += time.perf_counter() - started
 
     def _gradient(self, position: int, layer: Tensor) -> Tensor:
-        """The gradient [d] of a parameter; a copy under channels_last, and ``layer`` if there is none."""
+        """The gradient [1, d] of a parameter; a copy under channels_last, and ``layer`` if there is none."""
         gradient = self.parameters[position].grad
-        return layer.zero_() if gradient is None else gradient.reshape(-1)
+        return layer.zero_() if gradient is None else gradient.reshape(1, -1)
 
     def _record_fault(self, positions: list[int], layers: Sequence[Tensor]) -> None:
         """Record the first layer that is not finite, as without overlap; squares can overflow."""
@@ -174,11 +176,13 @@ class OverlappedStep:
     def _end(self) -> None:
         """End the reductions of all buckets, with the means in every ``.grad``."""
         started = time.perf_counter()
-        for end, segment, positions in zip(self._ends, self.segments, self.buckets.positions, strict=True):
+        for (norms, end), segment, positions in zip(
+            self._ends, self.segments, self.buckets.positions, strict=True
+        ):
             with torch.inference_mode():
-                reduced = end()
-                self.ledger.record(reduced)
-            means = reduced.mean[segment.name].split(sizes_of(segment.shapes).tolist())
+                means = end()
+                dense = Compressed(segment.num_elements, torch.zeros_like(norms), norms)
+                self.ledger.record(Reduced({}, {}, {segment.name: dense}))
             for position, mean in zip(positions, means, strict=True):
                 self.parameters[position].grad = mean.view_as(self.parameters[position])
         self.reduce_seconds += time.perf_counter() - started

@@ -24,7 +24,7 @@ from compressors.kernels.cpu import (
     sums,
     surveying,
 )
-from compressors.kernels.cpu.table import SIZE, PieceTable, PieceTables
+from compressors.kernels.cpu.table import PIECE, SIZE, PieceTable, PieceTables
 from compressors.kernels.cpu.taking import MAGNITUDE, TAKE_BY_RULE, guess_thresholds, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
@@ -127,15 +127,24 @@ class CpuKernels(Backend):
         dtype = targets[0].dtype
         if dtype not in _DTYPES or not all(x.dtype == dtype and x.is_contiguous() for x in rows):
             return super().copy_with_norms(rows, targets)
-        pairs = zip(rows, targets, strict=True)
-        table = np.array([(x.data_ptr(), to.data_ptr(), x.numel()) for x, to in pairs], dtype=np.int64)
-        norms = np.empty(len(table))
+        pieces, parts, block = [], [], 0
+        for x, to in zip(rows, targets, strict=True):
+            first, source, target, size = block, x.data_ptr(), to.data_ptr(), x.numel()
+            for start in range(0, size, PIECE):
+                length, offset = min(PIECE, size - start), start * x.itemsize
+                pieces.append((source + offset, target + offset, length, block))
+                block += -(-length // 256)
+            parts.append((first, block))
+        table = np.array(pieces, dtype=np.int64).reshape(-1, 4)
+        squares, norms = np.empty((1, block)), np.empty((1, len(parts)))
 
         def work(first: int, last: int) -> None:
-            sums.copy_and_square(table, first, last, np.empty(256, dtype=_DTYPES[dtype]), norms)
+            sums.copy_and_square(table, first, last, np.empty(256, dtype=_DTYPES[dtype]), squares[0])
 
-        parallel_for(work, len(table))
-        return torch.from_numpy(norms)
+        if pieces:  # a bucket may have no entries
+            parallel_for(work, len(table))
+        sums.total_up(np.array(parts), squares, norms)
+        return torch.from_numpy(norms[0])
 
     def add_rows(self, rows: Tensor) -> Tensor:
         if rows.dtype not in _DTYPES or rows.numel() == 0:  # a segment of which nothing is sent

@@ -94,26 +94,21 @@ def running_total(counts, offsets):
 
 
 @compiled
-def copy_and_square(rows, first, last, x, norms):
-    """Copy rows [k], and their ``squared_norm`` into ``norms`` [n]; ``x`` [256] is of their dtype.
+def copy_and_square(pieces, first, last, x, sums):
+    """Copy pieces [P, 4], and sum the squares of each block of 256 entries; ``x`` [256] is of their dtype.
 
-    ``rows`` has the addresses from and to which a row is copied, and k.
+    ``pieces`` has the addresses from and to which a piece is copied, its entries, and its first block.
     """
-    parts, norm = np.zeros((1, 2), np.int64), np.empty((1, 1))
-    for row in range(first, last):
-        size = rows[row, 2]
-        source = carray(pointer(rows[row, 0], x[0]), (size,))
-        target = carray(pointer(rows[row, 1], x[0]), (size,))
-        parts[0, 1] = (size + _SQUARES - 1) // _SQUARES
-        sums = np.empty((1, parts[0, 1]))
-        for block in range(parts[0, 1]):
+    for piece in range(first, last):
+        size, to = pieces[piece, 2], pieces[piece, 3]
+        source = carray(pointer(pieces[piece, 0], x[0]), (size,))
+        target = carray(pointer(pieces[piece, 1], x[0]), (size,))
+        for block in range((size + _SQUARES - 1) // _SQUARES):
             start = block * _SQUARES
             if start + _SQUARES <= size:
-                sums[0, block] = copy_and_sum_of_squares(source, start, target)
+                sums[to + block] = copy_and_sum_of_squares(source, start, target)
             else:
                 x[:] = 0
                 x[: size - start] = source[start:]
                 target[start:] = source[start:]
-                sums[0, block] = sum_of_squares(x, 0)
-        total_up(parts, sums, norm)
-        norms[row] = norm[0, 0]
+                sums[to + block] = sum_of_squares(x, 0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from compressors.core.segments import Input, Shapes
 
-_PIECE = 2**18  # entries that one thread works on at a time, a whole number of blocks
+PIECE = 2**18  # entries that one thread works on at a time, a whole number of blocks
 _BLOCK = 256
 # Columns of the table of pieces: address of the entries (e, then p), address of the gradient or 0, number of
 # entries, number of the first block, row, and position of the first entry in the row.
@@ -22,7 +22,7 @@ class PieceTable:
     blocks, and are in layer order. A part is one layer of one row.
     """
 
-    def __init__(self, inputs: list[Input], longest: int = _PIECE) -> None:
+    def __init__(self, inputs: list[Input], longest: int = PIECE) -> None:
         self.addresses: list[tuple[int, ...]] = []
         self.num_workers = len(inputs[0].rows)
         self.shapes: list[Shapes] = [x.segment.shapes for x in inputs]

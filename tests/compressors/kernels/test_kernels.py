@@ -26,7 +26,7 @@ from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.choice import backend_of, choose, chosen, describe
-from compressors.kernels.cpu.table import _PIECE
+from compressors.kernels.cpu.table import PIECE
 from compressors.top_k import TopK
 from contract.cases import weights_of
 
@@ -152,7 +152,7 @@ def test_zeros_are_sent_if_there_is_nothing_else(few: int, scope: str, dtype: to
 @pytest.mark.parametrize("case", CODECS)
 def test_threads_change_nothing(case: Case) -> None:
     """The layer is longer than a piece, so that several threads work on it."""
-    sizes = [2 * _PIECE + 300, 7]
+    sizes = [2 * PIECE + 300, 7]
     gradients = [normal(step, sum(sizes)) for step in range(2)]
     threads, found = torch.get_num_threads(), []
     for number in (1, 3):
