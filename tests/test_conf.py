@@ -27,7 +27,7 @@ CHOICES = [
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
 NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "paper/gpt124m", "sst2"}
-NEEDS_FILES |= {"bert_sst2", "small/bert_sst2", "league/sst2"}
+NEEDS_FILES |= {"bert_sst2", "small/bert_sst2"}
 NEEDS_FILES |= {
     f"autolrs/{name}" for name in ("resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2")
 }

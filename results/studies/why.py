@@ -15,13 +15,12 @@ from results.studies.cifar10.sections import NONE, WHOLE, by_section
 from results.studies.cifar10.top_k_beside import NEAR, ratio_of_bytes
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores
-from results.studies.league.tasks import BASELINE, SHARES, TASKS, TUNING_SEED
+from results.studies.league.tasks import BASELINE, SHARES, TUNING_SEED
 from results.studies.league.trials import PREFIX, outcome_of, trial_of
 from trainers.identity.identity import DEFAULTS
 
 CIFAR10, OWN = "cifar10_", "why_"  # beginnings of the names of runs, beside the league's
 FEWEST = 6  # methods of a comparison
-ONE_CLASS = 0.52  # accuracy on SST-2 up to which nearly all answers are one class, which scores 0.5092
 RESAMPLES = 2000
 ERRORS = {"mean": "error", "gain": "gain_error"}  # fields of ``Correlation``
 
@@ -124,19 +123,11 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
         "RESAMPLES": RESAMPLES,
         "FEWEST": FEWEST,
         "NEAR": NEAR,
-        "ONE_CLASS": ONE_CLASS,
         "ACCURACY": ACCURACY,
     }
     told |= {"in_pairs": (TOTAL, WORST, GAP, REGRET), "pairs": _pairs(of[CIFAR10])}
     told |= {"trained": of[OWN], "scopes": by_key(of[OWN], _scope_of)}
     told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
-    told["sst2"] = [
-        run.summary[TASKS[task].quality]
-        for task, one in compared
-        if task == "sst2"
-        for own in one.values()
-        for run in own
-    ]
     return told | by_name(agreeing, interval, shown)
 
 

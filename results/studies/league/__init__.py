@@ -12,7 +12,7 @@ from results.compare.statistics import mean_and_interval
 from results.read.run import Run
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores, tasks
-from results.studies.league.empty_cells import empty_cells, trials_beside
+from results.studies.league.empty_cells import NOT_RUN, empty_cells, trials_beside
 from results.studies.league.explorer import data
 from results.studies.league.options import TRAINING as training
 from results.studies.league.trials import foreign_settings, trial_of
@@ -28,6 +28,12 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     found = scores.task_runs(runs)
     trials = [trial_of(run.config) for run in runs]
     ended = trials_beside(every)
+    cells = empty_cells(found, ended)
+    entered, not_run = {trial.method for trial in ended}, dict[str, list[str]]()  # methods by task
+    for method, task, _, why in cells:
+        if why == NOT_RUN and method in entered:
+            not_run.setdefault(task, []).append(method)
+    ranked = [one for one in found if one.task not in not_run]
     foreign = [foreign_settings(run.config, run.environment.get("overrides") or []) for run in every]
 
     def with_other_bytes(own: Seeds) -> list[Run]:
@@ -56,14 +62,16 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
             "found": found,
             "without_knob": sorted({each.method for each in trials if each.share is None} - {tasks.BASELINE}),
             "foreign": Counter(word for words in foreign for word in words),
-            "relative_ranks": scores.all_relative_ranks(found),
+            "ranked": ranked,
+            "relative_ranks": scores.all_relative_ranks(ranked),
             "both": [
                 (one, share, methods["hard_threshold"], methods["top_k"])
                 for one in found
                 for share, methods in one.by_share.items()
                 if "hard_threshold" in methods and "top_k" in methods
             ],
-            "empty_cells": empty_cells(found, ended),
+            "empty_cells": [cell for cell in cells if cell[0] not in not_run.get(cell[1], ())],
+            "not_run": not_run,
             "has_end_rate": lambda own: trial_of(first_of(own).config).has_end_rate(ended),
             "num_tried": len(tried),
             "hours": sum(run.summary["wall_seconds"] for run in every) / 3600,

@@ -9,6 +9,8 @@ from results.studies.league.scores import TaskRuns, mean_bytes_sent
 from results.studies.league.tasks import BASELINE, SHARES, TASKS
 from results.studies.league.trials import Outcome, Trial, ended_trials
 
+NOT_RUN = "not run"
+
 
 def trials_beside(runs: Sequence[Run]) -> dict[Trial, Outcome]:
     """All finished and failed trials in the folders of ``runs``."""
@@ -47,7 +49,7 @@ def empty_cells(
 def reason_for_no_run(own: Mapping[Trial, Outcome], dense_bytes: float, share: int, seeds: int) -> str:
     """Why a method lacks one of ``seeds`` runs at the budget ``dense_bytes / share``, from all its trials."""
     if not own:
-        return "not run"
+        return NOT_RUN
     failed = [outcome.error for outcome in own.values() if outcome.error]
     trained = {trial: outcome for trial, outcome in own.items() if not outcome.error}
     if not trained:

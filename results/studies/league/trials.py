@@ -23,8 +23,7 @@ DIAGNOSTICS = ("diagnostics=[gap,hindsight]",)  # of compared runs
 OWN_SETTINGS = ("experiment", "output", "seed", "optimizer.lr", "diagnostics", "trainer.evaluate_every")
 OWN_GROUPS = ("budget", "compressor", "feedback")
 MODULES = (  # slow imports of the tasks
-    *("models.bert", "sklearn.datasets"),
-    *("torchvision.models", "transformers.models.bert.modeling_bert"),
+    *("models.gpt", "sklearn.datasets", "torchvision.models"),
 )
 AT_THE_END = ("trainer.evaluate_every=1000",)  # epochs; runs that only tune need the last quality alone
 

@@ -31,7 +31,14 @@ def seeds_of_madelon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(
-    folder: Path, method: str, share: int | None, seed: int, sent: float, gap: float, lr: float = 3e-8
+    folder: Path,
+    method: str,
+    share: int | None,
+    seed: int,
+    sent: float,
+    gap: float,
+    lr: float = 3e-8,
+    task: str = "madelon",
 ) -> Path:
     stand_in = {"ef_sign": "random_block", "powersgd": "random_k", "qsgd": "accordion"}.get(method, method)
     knob = None
@@ -52,7 +59,7 @@ def write(
     ]
     return write_run(
         folder / ("league" if seed in SEEDS else "league_tuning"),
-        name=f"league_madelon-{method}",
+        name=f"league_{task}-{method}",
         compressor=stand_in,
         seed=seed,
         budget=budget,
@@ -120,6 +127,20 @@ def test_the_page_ranks_methods_and_says_why_cells_are_empty(root: Path) -> None
     assert rows(text, "powersgd")[-1][3] == "sends dense/4 at least with rank=2"
     assert rows(text, "dgc")[-1] == ["`dgc`", "madelon", "dense/20, dense/100, dense/500", "not run"]
     assert "15 trainings are compared, and 4 more" in text
+
+
+def test_a_task_on_which_methods_are_still_to_be_trained_is_not_ranked_overall(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TASKS, "second", TASKS["madelon"])
+    for seed in SEEDS:
+        write(root, "none", None, seed, 2e7, 0.01, lr=1e-9, task="second")
+        write(root, "top_k", 20, seed, 1e6, 0.02, lr=1e-9, task="second")
+        write(root, "ef_sign", 20, seed, 1e6, 0.02, lr=1e-9, task="second")
+    text = page_of(root)
+    assert "Mean over tasks (madelon) of rank" in text
+    assert "method has not been trained yet (second) are left out." in text
+    assert "Not trained on second: `powersgd`." in text
 
 
 def test_two_rows_are_judged_together_and_other_bytes_with_the_tuning_seed_are_said(root: Path) -> None:
