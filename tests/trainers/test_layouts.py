@@ -175,9 +175,10 @@ def test_every_setting_in_every_way(all_in_one_process: Results, processes: int)
 
 @pytest.mark.slow
 def test_all_settings_differ(all_in_one_process: Results) -> None:
-    """The six settings of "none" have two results. Five methods give equal results in both scopes.
+    """The six settings of "none" have two results. Eleven methods give equal results in both scopes.
 
-    These are a hard threshold, Strom's method, AdaComp, EF-sign and 1-bit SGD, each with three feedbacks.
+    These are two hard thresholds, Strom's method, AdaComp, EF-sign, 1-bit SGD, two settings each of
+    chunk_top_k and demo, and visible, each with three feedbacks.
     """
     plain = {name: result for name, result in all_in_one_process.items() if name in PLAIN}
-    assert number_of_trainings(plain) == len(PLAIN) - 4 - 5 * 3
+    assert number_of_trainings(plain) == len(PLAIN) - 4 - 11 * 3
