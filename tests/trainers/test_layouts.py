@@ -36,6 +36,7 @@ def dealt() -> dict[str, list[str]]:
     for number, method in enumerate(FIRST):
         way = list(found)[number % 2]
         found[way].append(f"{method}/{SCOPES[number // 2 % 2]}/{list(FEEDBACKS)[number // 2 % 3]}")
+    found["two"] += ["powersgd-rank=2-residual=mean/layer/gradient"]  # products with means of several rows
     found["two"] += ["/".join(setting) for setting in quick_coded_settings()]
     return found
 
