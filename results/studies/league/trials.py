@@ -22,9 +22,7 @@ COMPARED, TUNING = "league", "league_tuning"  # folders below the root of output
 DIAGNOSTICS = ("diagnostics=[gap,hindsight]",)  # of compared runs
 OWN_SETTINGS = ("experiment", "output", "seed", "optimizer.lr", "diagnostics", "trainer.evaluate_every")
 OWN_GROUPS = ("budget", "compressor", "feedback")
-MODULES = (  # slow imports of the tasks
-    *("models.gpt", "sklearn.datasets", "torchvision.models"),
-)
+MODULES = ("models.gpt", "sklearn.datasets", "torchvision.models")  # slow imports of the tasks
 AT_THE_END = ("trainer.evaluate_every=1000",)  # epochs; runs that only tune need the last quality alone
 
 
