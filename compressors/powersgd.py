@@ -131,10 +131,10 @@ def _products(factor: Tensor, matrices: Tensor) -> Tensor:
     """``factor`` [r, a] times each of ``matrices`` [W, a, b]: [W, r, b].
 
     The products are computed one after another: the rounding of a batched product could depend on the number
-    of workers in this process. It can depend on the address of the factor, which is copied: a mean's is
-    another one in several processes. That of a product with a single vector depends on the address of the
-    matrix; a second vector, of zeros, avoids this. Factors are stored by rows: BLAS takes up to eight times
-    as long with thin columns.
+    of workers in this process. The rounding of one product can depend on addresses. ``factor`` is copied,
+    because the address of a mean depends on the number of processes. With a single vector, the rounding
+    depends on the address of the matrix; a second vector, of zeros, avoids this. Factors are stored by rows:
+    BLAS takes up to eight times as long with thin columns.
     """
     rank = len(factor)
     padded = torch.cat([factor, torch.zeros_like(factor)]) if rank == 1 else factor.clone()
