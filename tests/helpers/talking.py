@@ -90,6 +90,21 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     return heard
 
 
+def means_of_two(process: int, processes: int, reduction: str) -> dict[str, Tensor]:
+    """Means of two workers, or two nodes, begun before the first one is awaited; some are subnormal."""
+    communicator = Communicator(max(2, processes), rank=process, world_size=processes, reduction=reduction)
+    if processes > 2:
+        communicator = nodes_of(communicator, 2).across
+    ends = {}
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        rows = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        rows[:, 500:600] *= torch.finfo(dtype).tiny
+        own = rows[communicator.local_workers.start : communicator.local_workers.stop].to(dtype)
+        parts = [own[:, :2], own[:, 2:2], own[:, 2:700], own[:, 700:]]
+        ends[f"{dtype}"] = communicator.all_reduce_mean_later([part.clone() for part in parts])
+    return {name: torch.cat(end()) for name, end in ends.items()}
+
+
 def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
     """Results, charged bytes and link bytes of each local worker, for the calls of multi-round methods."""
     communicator = of_workers(process, processes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from processes import run_in_processes
-from talking import add_up, talk, talk_in_rounds
+from talking import add_up, means_of_two, talk, talk_in_rounds
 
 from compressors.kernels.choice import backend_of
 from trainers.comm.communicator import Communicator
@@ -97,6 +97,15 @@ def test_messages_are_charged_part_by_part() -> None:
     assert communicator.take_charges()[:, 3].tolist() == [11, 11]
 
 
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("reduction", ["worker_order", "all_reduce"])
+def test_two_workers_in_two_processes_have_the_bits_of_one(processes: int, reduction: str) -> None:
+    alone = means_of_two(0, 1, reduction)
+    for heard in run_in_processes(means_of_two, processes, reduction):
+        for name, value in heard.items():
+            assert torch.equal(value, alone[name]), name
+
+
 def test_counts_that_may_exceed_two_to_the_31_take_8_bytes() -> None:
     communicator = Communicator(2)
     counts = np.array([[2**31 + 5, 1]])
@@ -162,7 +171,7 @@ def test_after_an_error_the_thread_reduces_nothing(monkeypatch: pytest.MonkeyPat
         began.append(1)
         raise ConnectionError("the other one is gone")
 
-    monkeypatch.setattr(communicator._transfers, "means_by_slices", fail)
+    monkeypatch.setattr(communicator._means, "_by_slices", fail)
     ends = [communicator.all_reduce_mean_later([torch.ones(1, 3)]) for _ in range(3)]
     for end in ends:
         with pytest.raises(ConnectionError, match="the other one is gone"):

@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -17,6 +15,7 @@ from compressors.kernels.choice import backend_of
 from trainers.comm.charges import Charges
 from trainers.comm.clock import Clock
 from trainers.comm.links import all_reduce_bytes, broadcast_bytes
+from trainers.comm.means import Means
 from trainers.comm.transfers import Transfers
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 
@@ -57,9 +56,9 @@ class Communicator:
         self.reduction = reduction
         self.group = group
         self.clock = Clock()
-        self._in_thread: Future[list[Tensor]] | None = None  # the last of ``all_reduce_mean_later``
         self._charges = Charges(workers, self.local_workers)
         self._transfers = Transfers(workers, rank, world_size, self.device, self.clock, group, node)
+        self._means = Means(self._transfers, in_order=reduction == WORKER_ORDER)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -82,64 +81,30 @@ class Communicator:
         segments are sent together, and each worker is charged for one row of every segment, under ``kind``.
         With ``reduction=worker_order`` every process adds all n rows of its slices, so the bits do not depend
         on the number of processes; with one worker per process it sends and receives as many bytes as in a
-        ring all-reduce. With ``reduction=all_reduce``, the local rows are added first; so they are for two
-        workers in two processes, where the bits are the same. ``rows`` are consumed: means may use them.
+        ring all-reduce. With ``reduction=all_reduce``, the local rows are added first. Two workers in two
+        processes exchange their rows in both cases. ``rows`` are consumed: means may use them.
         """
-        return self._all_reduce_mean(rows, add_up, kind, self.clock)()
+        self._charge_all_reduce(rows, kind)
+        return self._means.of(rows, add_up or backend_of(self.device).add_rows)
 
     def all_reduce_mean_later(
         self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
     ) -> Callable[[], list[Tensor]]:
         """Begin ``all_reduce_mean`` of values; the returned function waits for its end.
 
-        In worker order a thread does the work, in the order of the calls; it does nothing after an error.
+        The order of the calls must be the same in all processes. See ``Means.later``.
         """
-        means = self._all_reduce_mean(rows, add_up, "values", nullcontext())
-        if self._adds_by_backend:
-            return means
-        before = self._in_thread
+        self._charge_all_reduce(rows, "values")
+        return self._means.later(rows, add_up or backend_of(self.device).add_rows)
 
-        def after_those_before() -> list[Tensor]:
-            if before is not None:
-                before.result()  # raises its error: the other processes are gone, or will time out
-            return means()
-
-        self._in_thread = future = self._thread.submit(after_those_before)
-
-        def result() -> list[Tensor]:
-            with self.clock:
-                return future.result()
-
-        return result
-
-    def _all_reduce_mean(
-        self,
-        rows: list[Tensor],
-        add_up: Callable[[Tensor], Tensor] | None,
-        kind: str,
-        clock: AbstractContextManager[object],
-    ) -> Callable[[], list[Tensor]]:
-        add_up = add_up or backend_of(self.device).add_rows
+    def _charge_all_reduce(self, rows: list[Tensor], kind: str) -> None:
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
         self._charges.hand_over(kind, num_bytes)
         on_link = all_reduce_bytes(num_bytes, self.size)  # slices differ in size: the mean over workers
-        relayed = (
-            on_link if self.reduction == WORKER_ORDER else num_bytes
-        )  # also the terms of a node's slices
+        # In worker order a node also passes on the terms of its slices.
+        relayed = on_link if self.reduction == WORKER_ORDER else num_bytes
         self._charges.link(on_link, on_link, relayed)
         self.clock.rounds += 2 * (self.size - 1)
-        if self._adds_by_backend:
-            return self._transfers.means_by_all_reduce(rows, add_up, clock)
-        return partial(self._transfers.means_by_slices, rows, add_up, clock)
-
-    @property
-    def _adds_by_backend(self) -> bool:
-        of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
-        return self.world_size == 1 or self.reduction == ALL_REDUCE or of_two
-
-    @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, "reduction")
 
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[n, ...]`` in worker order from ``[W, ...]``, charged under ``kind``."""

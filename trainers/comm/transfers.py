@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,12 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from compressors.core.payloads import divide, divide_all
-from compressors.kernels.choice import backend_of
 from trainers.comm.clock import Clock
-from trainers.comm.slices import Slice, adds_in_order, side_by_side, slices, strided
-
-_AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while one waits
 
 
 class Work(Protocol):
@@ -63,86 +57,18 @@ class Transfers:
         """``tensor``, contiguous and on the device of the collectives; does not wait for a GPU."""
         return tensor.contiguous().to(self.device, non_blocking=self.device.type == "cuda")
 
-    def means_by_all_reduce(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], start: AbstractContextManager[object]
-    ) -> Callable[[], list[Tensor]]:
-        """Sum over the local workers and begin to all-reduce; the returned function waits for the means.
+    def start(self, outgoing: list[Tensor], incoming: list[Tensor]) -> tuple[Sequence[Work], Sequence[Work]]:
+        """Begin to receive from and send to all other processes, [P] each; the works of both."""
+        others = [(self.rank + turn) % self.world_size for turn in range(1, self.world_size)]
+        receives = [(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
+        sends = [(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]
+        works = self._batch(receives + sends) if self._is_sender else []
+        arrivals = self._relayed(lambda: works[: len(receives)], [place for _, place, _ in receives])
+        return arrivals, works[len(receives) :]
 
-        They are started within ``start``; of more than two processes, several are in flight.
-        """
-        sums = [add_up(tensor) for tensor in rows]
-        if self.world_size == 1:
-            with start:
-                means = divide_all(sums, self.size)
-            return lambda: means
-        flat = side_by_side([tensor[None] for tensor in sums])[0]
-        # A sum of two has the same bits in pieces of any size, and gloo takes less time for a large one.
-        pieces = flat.split(_AT_ONCE) if self.world_size > 2 else [flat]
-        with start:
-            all_works = [self._all_reduce(piece) for piece in pieces]
-
-        def means_of_all() -> list[Tensor]:
-            for piece, works in zip(pieces, all_works, strict=True):
-                with self.clock:
-                    wait(works)
-                divide(piece, self.size)
-            return list(flat.split([len(tensor) for tensor in sums]))
-
-        return means_of_all
-
-    def means_by_slices(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], clock: AbstractContextManager[object]
-    ) -> list[Tensor]:
-        """Every process receives all n rows of its slices, adds them, and sends the means to the others.
-
-        A round of slices is added while the next rounds are in flight. Where ``add_up`` adds rows in order, a
-        loop does so without a copy. Messages are sent and awaited within ``clock``.
-        """
-        sizes = [tensor.shape[1] for tensor in rows]
-        flat = side_by_side(rows)  # [W, columns]
-        num_workers, columns = flat.shape
-        means = flat[0] if num_workers == 1 else flat.new_empty(columns)
-        rounds = slices(sizes, self.world_size)
-        terms, arrivals = [], []
-        departures: list[Work] = []
-        with clock:
-            for of_round in rounds:
-                outgoing = [flat[:, of.start : of.stop].contiguous() for of in of_round]
-                incoming = list(flat.new_empty(self.world_size - 1, *outgoing[self.rank].shape))
-                incoming.insert(self.rank, outgoing[self.rank])
-                receives, sends = self._start(outgoing, incoming)
-                terms.append(incoming)
-                arrivals.append(receives)
-                departures += sends
-        for of_round, incoming, receives in zip(rounds, terms, arrivals, strict=True):
-            own = of_round[self.rank]
-            with clock:
-                wait(receives)
-            self._write_means(own, incoming, add_up, means)
-            with clock:
-                # The means may overwrite rows in ``flat``: the sender of the means has received these rows.
-                parts = [means[of.start : of.stop] for of in of_round]
-                receives, sends = self._start([parts[self.rank]] * self.world_size, parts)
-                departures += [*receives, *sends]
-        with clock:
-            wait(departures)
-        return list(means.split(sizes))
-
-    def _write_means(
-        self, own: Slice, terms: list[Tensor], add_up: Callable[[Tensor], Tensor], means: Tensor
-    ) -> None:
-        """Write the means of the ``terms`` of a slice, [W, len(own)] per process, into ``means``."""
-
-        def parts(start: int, stop: int) -> list[Tensor]:
-            return [of[:, start - own.start : stop - own.start] for of in terms]
-
-        for ordered, of_kind in groupby(own.blocks, lambda block: adds_in_order(self.size, *block)):
-            blocks = list(of_kind)
-            start, stop = blocks[0][0], blocks[-1][1]
-            backend = backend_of(self.device)
-            if not (ordered and backend.mean_in_order(parts(start, stop), means[start:stop])):
-                for start, stop in blocks:
-                    means[start:stop] = divide(add_up(strided(torch.cat(parts(start, stop)))), self.size)
+    def all_reduce(self, tensor: Tensor) -> Sequence[Work]:
+        """Begin to sum ``tensor`` over processes, in place."""
+        return self._relayed(lambda: [dist.all_reduce(tensor, group=self.group, async_op=True)], [tensor])
 
     def gather(self) -> AbstractContextManager[object]:
         """Context manager that times a gather."""
@@ -218,7 +144,7 @@ class Transfers:
         """The sum over processes. Not timed."""
         if self.world_size > 1:
             tensor = self.here(tensor)
-            wait(self._all_reduce(tensor))
+            wait(self.all_reduce(tensor))
         return tensor
 
     def all_to_all(self, rows: Tensor) -> Tensor:
@@ -302,26 +228,14 @@ class Transfers:
         works: list[Work] = []
         for theirs, places in zip(outgoing, incoming, strict=True):
             places[self.rank].copy_(theirs[self.rank])
-            for of in self._start(theirs, places):
+            for of in self.start(theirs, places):
                 works += of
         wait(works)
-
-    def _start(self, outgoing: list[Tensor], incoming: list[Tensor]) -> tuple[Sequence[Work], Sequence[Work]]:
-        """Start receiving from and sending to all other processes, [P] each."""
-        others = [(self.rank + turn) % self.world_size for turn in range(1, self.world_size)]
-        receives = [(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
-        sends = [(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]
-        works = self._batch(receives + sends) if self._is_sender else []
-        arrivals = self._relayed(lambda: works[: len(receives)], [place for _, place, _ in receives])
-        return arrivals, works[len(receives) :]
 
     def _batch(self, operations: Sequence[tuple[Callable[..., Any], Tensor, int]]) -> Sequence[Work]:
         """Start these operations, each with its tensor and the other process."""
         found = [dist.P2POp(kind, x, group=self.group, group_peer=process) for kind, x, process in operations]
         return dist.batch_isend_irecv(found) if found else []
-
-    def _all_reduce(self, tensor: Tensor) -> Sequence[Work]:
-        return self._relayed(lambda: [dist.all_reduce(tensor, group=self.group, async_op=True)], [tensor])
 
     def _all_gather(self, received: Tensor, sent: Tensor) -> Sequence[Work]:
         places = list(received.unbind())
