@@ -108,7 +108,7 @@
     rateText.textContent = inBits(10 ** state.rate);
     about.textContent = `${task.description[0].toUpperCase()}${task.description.slice(1)}. ${task.workers} hosts, one for ` +
       `each worker. Computation takes ${inSeconds(task.compute_seconds)} a step.` +
-      (unseen ? ` ${unseen} worse settings are not shown.` : "");
+      (unseen ? ` ${unseen} worse ${unseen === 1 ? "setting is" : "settings are"} not shown.` : "");
     first.textContent = firstWords(task);
     panel.replaceChildren(...state.shown.map(details));
   }
