@@ -35,7 +35,7 @@ from results.read.folders import read_runs
 from results.read.run import Run
 from trainers.config.composition import compose
 from trainers.config.errors import ConfigError
-from trainers.hooks.advice.gloo import gloo_bits_per_second
+from trainers.hooks.advice.gloo import Speed, gloo_speed
 from trainers.network_model.break_even import ANY_BANDWIDTH
 from trainers.network_model.step_times import Cost, Line, Network, predict
 
@@ -62,12 +62,12 @@ class Job(NamedTuple):
     overrides: list[str]
     cost: Cost | None = None
     compute_seconds: float = 0.0
-    backend: float = math.inf  # bits per second of the collectives over a link without limit
+    backend: Speed = Speed(math.inf, 0.0)  # of the collectives over a link without limit
 
     def predicted_seconds(self, hosts: int, rate: float) -> float | None:
         if self.cost is None:
             return None
-        network = Network(rate, LATENCY_SECONDS, self.backend)
+        network = Network(rate, LATENCY_SECONDS, *self.backend)
         return predict(self.cost, self.compute_seconds, hosts, network).step
 
 
@@ -107,15 +107,16 @@ def jobs_of_methods(options: argparse.Namespace) -> list[Job]:
     return found
 
 
-def with_costs(jobs: list[Job], options: argparse.Namespace, hosts: int, gloo: float) -> list[Job]:
+def with_costs(jobs: list[Job], options: argparse.Namespace, hosts: int) -> list[Job]:
     """The jobs with costs measured on this machine, of methods without settings of their own.
 
     The hosts share this machine's memory, and its cores if these are fewer. So as many processes measure at
-    once, each on the core of a host, and ``gloo``, bits per second between two processes, is divided by the
-    number of hosts for each core. Raises ``Refused`` if costs cannot be measured.
+    once, each on the core of a host, and as many measure gloo.
+    Raises ``Refused`` if costs cannot be measured.
     """
     if not any(job.name in PREDICTED for job in jobs):
         return jobs
+    backend = gloo_speed(hosts)
     overrides = ["model=resnet18", f"trainer.batch_size={options.batch_size}", "workers=1", "threads=1"]
     overrides += ["compressor=none", "tracker=none"]
     asked = {
@@ -123,7 +124,7 @@ def with_costs(jobs: list[Job], options: argparse.Namespace, hosts: int, gloo: f
         # The hosts begin a second or so apart: so many steps that they measure beside each other.
         "settings": {"density": options.density, "steps": 40},
         "compute_seconds": None,
-        "backend_bits_per_second": gloo,
+        "backend": backend,
     }
 
     def measured_on(host: int) -> dict[str, Any]:
@@ -140,7 +141,6 @@ def with_costs(jobs: list[Job], options: argparse.Namespace, hosts: int, gloo: f
         seconds = map(statistics.mean, zip(*(cost.seconds for cost in found), strict=True))
         costs[found[0].name] = found[0]._replace(seconds=Line(*seconds))
     compute = statistics.mean(answer["compute_seconds"] for answer in answers)
-    backend = gloo * min(1.0, len(os.sched_getaffinity(0)) / hosts)
     return [
         job._replace(cost=costs.get(PREDICTED.get(job.name)), compute_seconds=compute, backend=backend)
         for job in jobs
@@ -307,9 +307,9 @@ def main(words: list[str] | None = None) -> int:
         require_measurable(options)
         jobs = jobs_of_runs(options) if options.runs else jobs_of_methods(options)
         require_namespaces("benchmarks/network.py")
-        lines, gloo = [about(options)], gloo_bits_per_second()
+        lines = [about(options)]
         for count in options.hosts:
-            jobs = jobs if options.runs else with_costs(jobs, options, count, gloo)
+            jobs = jobs if options.runs else with_costs(jobs, options, count)
             with fleet(count, "network_host.py") as hosts:
                 measured = measure(hosts, jobs, options)
             lines += steps_page(measured, jobs, options.rates)

@@ -6,12 +6,13 @@
 With --model the command measures times on this machine, with one worker: forward pass, backward pass and
 update of the training that the OVERRIDEs define (as after `python run.py`: `data=cifar10
 trainer.batch_size=32`), and the compression of the model's parameters by every method. On a CPU it also
-measures the speed of gloo without a network. --compute-ms replaces the measured time of forward pass,
-backward pass and update, for example by that of a GPU. With folders the command measures nothing. It takes
-times and bytes of the finished runs in them, for the runs' own number of workers, and adds dense training and
-fp16 with no time for compression.
+measures gloo without a network: its speed, and the time of a short collective. --compute-ms replaces the
+measured time of forward pass, backward pass and update, for example by that of a GPU. With folders the
+command measures nothing. It takes times and bytes of the finished runs in them, for the runs' own number of
+workers, and adds dense training and fp16 with no time for compression.
 
-A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
+A step takes compute + compression + max(0, communication - overlap x compute), and communication short x
+collectives + latency x rounds + 8 x bytes / bandwidth.
 With H local steps between two synchronisations all but compute is divided by H, and a step of the tables is
 a local step; local.delay adds to the overlap of runs. H is --local-steps or that of the runs; the row
 ``dense`` synchronises after every step.
@@ -104,14 +105,14 @@ def write(options: argparse.Namespace) -> None:
     """Print a table and a verdict for every bandwidth. Raises ``ValueError`` and ``OSError``."""
     require_options(options)
     rates = [(word, bits_per_second(word)) for word in options.bandwidth]
-    backend, inside = math.inf, bits_per_second(options.inside or "unlimited")
+    backend, inside = (math.inf, 0.0), bits_per_second(options.inside or "unlimited")
     if options.model is not None:
         workers, nodes, found = options.workers, options.nodes, measured(options)
         costs, compute = [cost_of(row) for row in found["costs"]], found["compute_seconds"]
         if (count := options.local_steps or 1) > 1:
             local = [cost._replace(name=f"{cost.name}, H = {count}", local_steps=count) for cost in costs]
             costs = [cost for cost in costs if cost.name == "dense"] + local
-        backend = found["backend_bits_per_second"] or math.inf
+        backend = found["backend"] or backend
         print(
             f"{options.model}: {found['parameters']:,} parameters, {found['batch_size']} samples per worker"
         )
@@ -131,12 +132,12 @@ def write(options: argparse.Namespace) -> None:
         if any(ROUNDS not in run.summary for run in runs if run.compressor != "none"):
             print(f"the latency of runs without {ROUNDS} counts once per step, also if a method needs more")
     if options.backend is not None:
-        backend = bits_per_second(options.backend)
+        backend = bits_per_second(options.backend), 0.0
     senders = nodes or workers
     gradient = next(cost.all_reduced_bytes for cost in costs if cost.name == "dense")
     title = f"{workers} workers" if nodes is None else f"{workers} workers in {nodes} nodes"
     for word, rate in rates:
-        network = Network(rate, 1e-6 * options.latency_us, backend, workers // senders, inside)
+        network = Network(rate, 1e-6 * options.latency_us, *backend, workers // senders, inside)
         predictions = [predict(cost, compute, senders, network, options.overlap, gradient) for cost in costs]
         print(f"\n## {title}, {word}\n\n{network}\n\n{table(predictions)}\n\n{judge(predictions)}")
 
@@ -200,7 +201,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "overrides": overrides,
         "settings": {name: value for name, value in settings.items() if value is not None},
         "compute_seconds": None if options.compute_ms is None else options.compute_ms / 1e3,
-        "backend_bits_per_second": None,
+        "backend": None,
     }
     return answer_of("trainers.hooks.advice", asked)
 

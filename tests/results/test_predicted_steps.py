@@ -23,7 +23,7 @@ ANSWER = {
     "compute_seconds": 0.05,
     "costs": COSTS,
     "parameters": 10_000_000,
-    "backend_bits_per_second": 1e10,
+    "backend": [1e10, 0.0],
     "device": "cpu",
     "batch_size": 32,
     "methods": "Top-k and others",

@@ -20,6 +20,7 @@ from trainers.hooks.advice import __main__ as program
 from trainers.hooks.advice import advise as advising
 from trainers.hooks.advice.advise import advise
 from trainers.hooks.advice.costs import Settings, measure_costs
+from trainers.hooks.advice.gloo import Speed
 from trainers.hooks.ddp import CompressionState
 from trainers.network_model.step_times import Cost
 from trainers.step.layout import Layout
@@ -52,15 +53,16 @@ def test_bytes_and_rounds_are_those_of_the_methods(costs: dict[str, Cost]) -> No
 
 
 def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
+    monkeypatch.setattr(advising, "gloo_speed", lambda: Speed(1e10, 0.002))
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
     advice = advise(state, compute_seconds=0.0, bandwidth="1kbit", density=0.01, steps=1)
     assert advice.verdict.best.name != "dense" and advice.verdict.over_dense > 2
     assert len(advice.predictions) == 5
     assumed, _, head, _, *rows, _, verdict = str(advice).splitlines()
     assert assumed == (
-        "8 workers, link 1 kbit/s, collectives at most 10 Gbit/s, 50 µs per message; Top-k and a threshold "
-        "that send 0.01 of the entries, PowerSGD of rank 2, compression measured with 1 and 3 workers"
+        "8 workers, link 1 kbit/s, collectives at most 10 Gbit/s, 2000 µs or more, 50 µs per message; "
+        "Top-k and a threshold that send 0.01 of the entries, PowerSGD of rank 2, compression measured with "
+        "1 and 3 workers"
     )
     assert head.startswith("| method | step, ms |") and len(rows) == 5
     assert verdict == str(advice.verdict)
@@ -68,7 +70,7 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_density_and_computation_are_those_of_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of 0.5 s, of which the hook adds 0.2 s, with half of the entries."""
-    monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
+    monkeypatch.setattr(advising, "gloo_speed", lambda: Speed(1e10, 0.002))
     model = torch.nn.Linear(64, 100, bias=False)
     state = CompressionState(build_reducer(TopK(density=0.5), 6400), model, communicator=Communicator(1))
     with pytest.raises(ValueError, match=r"^compute_seconds must be given before the state's third step$"):
@@ -101,7 +103,7 @@ def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> No
     """The script has no guard of its main module, and its environment is that of a process of torchrun."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from trainers.hooks.advice.gloo import gloo_bits_per_second\nprint('once', gloo_bits_per_second())\n"
+        "from trainers.hooks.advice.gloo import gloo_speed\nprint('once', *gloo_speed())\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     done = subprocess.run(
@@ -113,7 +115,8 @@ def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> No
         check=True,
     )
     (line,) = done.stdout.splitlines()
-    assert line.startswith("once ") and 1e7 < float(line.split()[1]) < 1e12
+    once, rate, seconds = line.split()
+    assert once == "once" and 1e7 < float(rate) < 1e12 and 1e-5 < float(seconds) < 1
 
 
 @pytest.mark.parametrize(
@@ -141,17 +144,17 @@ def asked(*overrides: str) -> str:
             "overrides": chosen,
             "settings": {"steps": 1},
             "compute_seconds": None,
-            "backend_bits_per_second": None,
+            "backend": None,
         }
     )
 
 
 def test_a_config_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(program, "gloo_bits_per_second", lambda: 1e10)
+    monkeypatch.setattr(program, "gloo_speed", lambda: Speed(1e10, 0.002))
     program.main(asked("model=mlp"))
     answer = json.loads(capsys.readouterr().out)
     assert answer["compute_seconds"] > 0 and answer["parameters"] > 0 and answer["batch_size"] == 8
-    assert answer["backend_bits_per_second"] == 1e10 and len(answer["costs"]) == 5
+    assert answer["backend"] == [1e10, 0.002] and len(answer["costs"]) == 5
 
 
 def test_a_config_that_is_none_is_refused() -> None:

@@ -26,6 +26,8 @@ FAST = Network(8e9, 0.0, backend_bits_per_second=8e6)  # the backend is slower t
         (DENSE, 0.1, FAST, 0.0, 1.5, 0.001),
         (DENSE, 1.0, SLOW, 0.5, 1.006, 0.001),  # overlap hides messages and nothing else
         (SPARSE, 1.0, SLOW, 0.5, 0.0, 0.007),
+        (DENSE, 0.1, SLOW._replace(backend_seconds=0.02), 0.0, 1.526, 0.001),  # one all-reduce
+        (SPARSE._replace(rounds=Line(2.0, 4.0)), 0.1, Network(8e6, backend_seconds=0.02), 0.0, 0.11, 0.007),
     ],
 )
 def test_the_step_of_four_workers(

@@ -29,13 +29,15 @@ class Network(NamedTuple):
     latency_seconds: float = 0.0  # of a message
     # Rate of the collectives over a link without limit: gloo uses processor time for every byte.
     backend_bits_per_second: float = math.inf
+    backend_seconds: float = 0.0  # that a short collective takes without a network
     # With nodes, which take the place of workers: workers of each, and the rate of a worker's link inside
     workers_per_node: int = 1
     inside_bits_per_second: float = math.inf
 
     def __str__(self) -> str:
-        slow = self.backend_bits_per_second
+        slow, short = self.backend_bits_per_second, self.backend_seconds
         collectives = "" if math.isinf(slow) else f"collectives at most {in_prose(slow)}, "
+        collectives += f"{1e6 * short:.0f} µs or more, " if short else ""
         link = "without limit" if math.isinf(self.bits_per_second) else in_prose(self.bits_per_second)
         nodes = ""
         if self.workers_per_node > 1:
@@ -63,6 +65,11 @@ class Cost(NamedTuple):
     # How many times its bytes count for the backend: gloo adds an entry of fp16 as slowly as one of fp32
     backend_weight: float = 1.0
 
+    @property
+    def collectives(self) -> float:
+        """Calls in an exchange: a gather has one round, an all-reduce two for every further worker."""
+        return self.rounds.of_one + self.rounds.per_other / 2
+
     def traffic_bytes(self, workers: int) -> float:
         """Bytes that leave a worker: ring all-reduces, and gathers to n - 1 others."""
         return (workers - 1) * (2 * self.all_reduced_bytes / workers + self.gathered_bytes)
@@ -87,11 +94,11 @@ def predict(
     overlap: float = 0.0,
     gradient_bytes: float = 0.0,
 ) -> Prediction:
-    """A step of ``workers`` workers takes t + (s + max(0, a r + 8 v / B + 8 u / A - (overlap + D) t)) / H
-    seconds.
+    """Seconds of a step: t + (s + max(0, c b + a r + 8 v / B + 8 u / A - (overlap + D) t)) / H.
 
     t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
-    an exchange, which follows every H steps; D: its ``delay``; a: latency; B: the bandwidth of the link or,
+    an exchange, which follows every H steps; c: its collectives; D: its ``delay``; b: the time of a short
+    collective without a network; a: latency; B: the bandwidth of the link or,
     if it is lower, of the backend, divided by ``backend_weight``. ``overlap`` is the part of t during which
     messages are on their way. With nodes, ``workers`` is their number, u are the bytes inside a node, which
     depend on ``gradient_bytes``, and A is the bandwidth there.
@@ -101,6 +108,7 @@ def predict(
     inside = network.inside_bytes(gradient_bytes, traffic) / min(network.inside_bits_per_second, backend)
     across = traffic / min(network.bits_per_second, backend)
     sending = network.latency_seconds * cost.rounds.at(workers) + 8 * across + 8 * inside
+    sending += network.backend_seconds * cost.collectives
     waiting = max(0.0, sending - (overlap + cost.delay) * compute_seconds)
     seconds, waiting, traffic = (
         part / cost.local_steps for part in (cost.seconds.at(workers), waiting, traffic)

@@ -14,7 +14,7 @@ from trainers.comm.communicator import Communicator
 from trainers.config.composition import compose
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.hooks.advice.costs import UNCOUNTED, Settings, measure_costs
-from trainers.hooks.advice.gloo import gloo_bits_per_second
+from trainers.hooks.advice.gloo import Speed, gloo_speed
 from trainers.launch.device import choose_device
 from trainers.launch.memory import keep_freed_memory
 from trainers.run.build import build_training
@@ -26,8 +26,8 @@ def main(argument: str) -> None:
     """Print the measured costs for ``argument``, a JSON object.
 
     Its fields are ``overrides`` of the config, ``settings`` for ``Settings``, and ``compute_seconds`` and
-    ``backend_bits_per_second``, each measured if it is null. Raises ``ConfigError`` for settings that cannot
-    be measured.
+    ``backend``, the fields of a ``Speed``, each measured if it is null. Raises ``ConfigError`` for settings
+    that cannot be measured.
     """
     request = json.loads(argument)
     config = compose(request["overrides"])
@@ -40,14 +40,14 @@ def main(argument: str) -> None:
         given = request["compute_seconds"]
         measured = compute_seconds(trainer, settings.steps) if given is None else given
         costs = measure_costs(trainer.layout, settings)
-    rate = request["backend_bits_per_second"]
-    if rate is None:
-        rate = gloo_bits_per_second() if device.type == "cpu" else math.inf
+    backend = request["backend"]
+    if backend is None:
+        backend = gloo_speed() if device.type == "cpu" else Speed(math.inf, 0.0)
     answer = {
         "compute_seconds": measured,
         "costs": costs,
         "parameters": trainer.layout.num_parameters,
-        "backend_bits_per_second": None if math.isinf(rate) else rate,
+        "backend": None if math.isinf(backend[0]) else backend,
         "device": str(device),
         "batch_size": trainer.settings.batch_size,
         "methods": str(settings),

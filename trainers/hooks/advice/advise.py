@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from compressors.core.checks import is_count, is_real, require
 from trainers.hooks.advice.costs import Settings, measure_costs
-from trainers.hooks.advice.gloo import gloo_bits_per_second
+from trainers.hooks.advice.gloo import Speed, gloo_speed
 from trainers.hooks.state import CompressionState
 from trainers.network_model.rates import bits_per_second
 from trainers.network_model.step_times import Network, Prediction, Verdict, judge, predict, table
@@ -62,9 +62,8 @@ def advise(
     require(workers is None or is_count(workers), "workers", "an integer >= 1, or None", workers)
     settings = Settings(density=density, rank=rank, steps=steps)
     on_gpu = state.layout.device.type == "cuda"
-    network = Network(
-        bits_per_second(bandwidth), latency_seconds, math.inf if on_gpu else gloo_bits_per_second()
-    )
+    backend = Speed(math.inf, 0.0) if on_gpu else gloo_speed()
+    network = Network(bits_per_second(bandwidth), latency_seconds, *backend)
     costs = measure_costs(state.layout, settings)
     count = state.communicator.size if workers is None else workers
     predictions = [predict(cost, compute_seconds, count, network, overlap) for cost in costs]
