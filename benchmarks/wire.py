@@ -121,6 +121,7 @@ def preambles(windows: dict[str, Window]) -> dict[str, float]:
     return {
         name: float(np.mean(window.payload - window.link)) / window.calls[name]
         for name, window in windows.items()
+        if window.calls[name]  # two hosts do not all-reduce: they exchange rows
     }
 
 
@@ -128,7 +129,7 @@ def difference_percent(window: Window, per_call: dict[str, float], *, of_mean: b
     """Difference in per cent, [2], of the interfaces' bytes without headers from the charged link bytes.
 
     It is that of the host with the largest difference, or with ``of_mean`` that of the mean over hosts."""
-    headers = sum(count * per_call[name] for name, count in window.calls.items())
+    headers = sum(count * per_call[name] for name, count in window.calls.items() if count)
     counted, charged = window.payload - headers, window.link
     if of_mean:
         counted, charged = counted.mean(0, keepdims=True), charged.mean(0, keepdims=True)

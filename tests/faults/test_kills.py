@@ -58,7 +58,7 @@ def test_killed_at_random_moments(processes: int, reference: dict[str, Any], tmp
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
-def test_killed_at_random_moments_with_an_all_reduce(processes: int, tmp_path: Path) -> None:
+def test_killed_at_random_moments_with_a_linear_method(processes: int, tmp_path: Path) -> None:
     overrides = [*SMALL, METHODS["reduced"], "trainer.steps=160"]
     kill_again_and_again(tmp_path, overrides, 5, processes)
     expected = uninterrupted(tmp_path / "reference", *overrides, f"processes={processes}")

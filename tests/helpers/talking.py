@@ -99,6 +99,7 @@ def means_of_two(process: int, processes: int, reduction: str) -> dict[str, Tens
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         rows = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         rows[:, 500:600] *= torch.finfo(dtype).tiny
+        rows[:, 600:610] = -0.0
         own = rows[communicator.local_workers.start : communicator.local_workers.stop].to(dtype)
         parts = [own[:, :2], own[:, 2:2], own[:, 2:700], own[:, 700:]]
         ends[f"{dtype}"] = communicator.all_reduce_mean_later([part.clone() for part in parts])

@@ -102,9 +102,7 @@ def test_parameters_of_several_dtypes_have_their_own_bytes() -> None:
 def test_gloo_is_measured_without_running_the_script_again(tmp_path: Path) -> None:
     """The script has no guard of its main module, and its environment is that of a process of torchrun."""
     script = tmp_path / "script.py"
-    script.write_text(
-        "from trainers.hooks.advice.gloo import gloo_speed\nprint('once', *gloo_speed())\n"
-    )
+    script.write_text("from trainers.hooks.advice.gloo import gloo_speed\nprint('once', *gloo_speed())\n")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     done = subprocess.run(
         [sys.executable, str(script)],

@@ -35,19 +35,19 @@ class Means:
     def __post_init__(self) -> None:
         of = self.transfers
         self._last: Future[list[Tensor]] | None = None  # of ``later``, in the thread
-        # A sum of two has the same bits in any order.
-        self._swaps = of.size == 2 == of.world_size and of.device.type == "cpu"
-        self._slices = self.in_order and of.world_size > 1 and not self._swaps
+        of_two = of.size == 2 == of.world_size  # a sum of two has the same bits in any order
+        self._swaps = of_two and of.device.type == "cpu"
+        self._slices = self.in_order and of.world_size > 1 and not of_two
 
     def of(self, rows: list[Tensor], add_up: Sum) -> list[Tensor]:
         """The means of the rows of all segments; ``add_up`` sums the rows of a segment."""
         return self._begin(rows, add_up, self.transfers.clock)()
 
     def later(self, rows: list[Tensor], add_up: Sum) -> Later:
-        """Begin ``of``; the returned function waits for its end.
+        """Begin ``of``; the returned function, which must be called, waits for its end.
 
-        Sums of more than two workers in order are the work of a thread, in the order of the calls; it does
-        nothing after an error.
+        Sums in order, in several processes and of more than two workers, are the work of a thread, in the
+        order of the calls; it does nothing after an error.
         """
         means = self._begin(rows, add_up, nullcontext())
         if not self._slices:
@@ -75,7 +75,7 @@ class Means:
         if self._slices:
             return partial(self._by_slices, rows, add_up, clock)
         if self._swaps:
-            return self._by_swap(rows, clock)
+            return self._by_swap(rows, add_up, clock)
         return self._by_all_reduce(rows, add_up, clock)
 
     def _by_all_reduce(self, rows: list[Tensor], add_up: Sum, clock: AbstractContextManager[object]) -> Later:
@@ -86,7 +86,8 @@ class Means:
                 means = divide_all(sums, self.transfers.size)
             return lambda: means
         flat = side_by_side([tensor[None] for tensor in sums])[0]
-        pieces = flat.split(_AT_ONCE)
+        # A sum of two has the same bits in pieces of any size, and gloo takes less time for a large one.
+        pieces = flat.split(_AT_ONCE) if self.transfers.world_size > 2 else [flat]
         with clock:
             all_works = [self.transfers.all_reduce(piece) for piece in pieces]
 
@@ -99,14 +100,14 @@ class Means:
 
         return means_of_all
 
-    def _by_swap(self, rows: list[Tensor], clock: AbstractContextManager[object]) -> Later:
+    def _by_swap(self, rows: list[Tensor], add_up: Sum, clock: AbstractContextManager[object]) -> Later:
         """Begin to exchange the rows [1, k] with the only other process.
 
         As many bytes as in an all-reduce, and the division is part of the pass that adds.
         """
         flat = side_by_side(rows)
-        both = [torch.empty_like(flat), torch.empty_like(flat)]
-        both[self.transfers.rank] = flat
+        both = [flat]
+        both.insert(1 - self.transfers.rank, torch.empty_like(flat))
         with clock:
             receives, sends = self.transfers.start([flat, flat], both)
 
@@ -115,7 +116,8 @@ class Means:
                 wait([*receives, *sends])
             (mean,) = flat
             if not backend_of(flat.device).mean_in_order(both, mean):
-                divide(torch.add(both[0][0], both[1][0], out=mean), 2)
+                mean.copy_(divide(add_up(strided(torch.cat(both))), 2))
+            both.clear()  # frees what was received
             return list(mean.split([tensor.shape[1] for tensor in rows]))
 
         return means_of_both

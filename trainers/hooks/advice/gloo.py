@@ -29,7 +29,7 @@ MESSAGES, APART_SECONDS = 100, 0.002  # processes begin a message that far apart
 class Speed(NamedTuple):
     """Speed of collectives without a network."""
 
-    bits_per_second: float  # of large all-reduces
+    bits_per_second: float  # of means of large rows
     seconds: float  # that a short collective takes, from the last process that begins it
 
 
