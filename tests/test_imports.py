@@ -42,6 +42,7 @@ ONLY_IN = {
         "trainers/hooks/ddp.py",
         "trainers/hooks/state.py",
         "trainers/hooks/fsdp.py",
+        "trainers/hooks/backward_passes.py",
         "trainers/hooks/compress.py",
         "trainers/hooks/compress_fsdp.py",
         "trainers/hooks/shards.py",

@@ -23,17 +23,21 @@ REPLICAS, SHARDS, STEPS, BATCH = 2, 2, 6, 8
 
 
 class Network(nn.Module):
-    """Layers of odd sizes, whose shards are padded, and a bias of one element, which only one shard has."""
+    """Layers of odd sizes, whose shards are padded, and a bias of one element, which only one shard has.
+
+    ``scale`` is first in ``parameters()``, and last in the buffer of FSDP2.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 3))
         self.first = nn.Linear(5, 7)
         self.second = nn.Sequential(nn.Linear(7, 9, bias=False), nn.ReLU(), nn.Linear(9, 3))
         self.unused = nn.Linear(3, 2)
         self.last = nn.Linear(3, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(torch.relu(self.second(torch.relu(self.first(x)))))
+        return self.last(self.scale * torch.relu(self.second(torch.relu(self.first(x)))))
 
 
 def network(*, unused: bool = False) -> Network:
@@ -67,10 +71,10 @@ def loss_of(model: nn.Module, step: int, *processes: int) -> Tensor:
 
 
 def sharded(model: nn.Module, policy: MixedPrecisionPolicy | None = None) -> Any:
-    """Shard ``model``, with ``model.second`` as a separate FSDP group; returns the mesh."""
+    """Shard ``model``, with the second and the last layer as an FSDP group; returns the mesh."""
     mesh = init_device_mesh("cpu", (REPLICAS, SHARDS), mesh_dim_names=("replicate", "shard"))
     options: dict[str, Any] = {"mesh": mesh["shard"]} | ({"mp_policy": policy} if policy else {})
-    fully_shard(model.second, **options)
+    fully_shard([model.second, model.last], **options)
     fully_shard(model, **options)
     return mesh
 

@@ -158,15 +158,15 @@ def test_the_example_continues_when_torchrun_has_restarted_it(tmp_path: Path) ->
 def test_a_state_is_printed_in_a_line(found: Found) -> None:
     expected = (
         "CompressionState(ErrorFeedback(inner=Compress(codec=TopK(density=0.2), "
-        "transport=ToOwners(owners=range(0, 2))), scale='gradient', beta=1.0), 7 parameters, step 0)"
+        "transport=ToOwners(owners=range(0, 2))), scale='gradient', beta=1.0), 8 parameters, step 0)"
     )
     assert found[0]["printed"] == expected
 
 
 def test_what_is_refused(found: Found) -> None:
     averaged = (
-        "FSDP2 must average gradients, without float16 as reduce_dtype, set_gradient_divide_factor and "
-        "set_force_sum_reduction_for_comms, got torch."
+        "FSDP2 must average gradients, with float32 or bfloat16 as reduce_dtype and without "
+        "set_gradient_divide_factor and set_force_sum_reduction_for_comms, got torch."
     )
     expected = {
         "plain": "Network has no module with fully_shard and trainable parameters",
@@ -175,7 +175,7 @@ def test_what_is_refused(found: Found) -> None:
         "feedback": "feedback must not keep means of all workers, of which a process of FSDP2 receives a "
         "part, got EF21",
         "weights": "Visible needs the 35 weights of segment 'first.weight'",
-        "unused": "every trainable parameter must have a gradient under FSDP2, got 83 of 87 elements",
+        "unused": "every trainable parameter must have a gradient under FSDP2, got 85 of 89 elements",
         "float16": f"{averaged}float16",
         "factor": f"{averaged}float32",
         "meta": "compress_fsdp needs parameters with memory, got the device meta: call to_empty first",

@@ -10,7 +10,7 @@ for all trainable parameters, in their dtype.
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,16 +18,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from compressors.api import Codec, Reduced, Reducer
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import reduce_scatter_bytes
-from trainers.hooks.buckets import at_end_of_backward
+from trainers.hooks.backward_passes import BackwardPasses
 from trainers.hooks.compress import Feedback, chosen_reducer
-from trainers.hooks.group import together
 from trainers.hooks.preparation import Scaler
-from trainers.hooks.saved_state import Tensors
 from trainers.hooks.scattered import scattered
 from trainers.hooks.script_log import warn_without_loops
 from trainers.hooks.shards import Group, Named, groups_of, require_all
@@ -58,8 +55,9 @@ def compress_fsdp(
 
     Raises ``ValueError``, one line, for unsuitable arguments, a model that is sharded in another way or has
     been compressed before, and feedback that keeps means; and in a backward pass for a trainable parameter
-    without a gradient, CPU offloading, gradients that FSDP2 does not average (float16 as ``reduce_dtype``,
-    ``set_gradient_divide_factor``), and a method that reads the weights.
+    without a gradient whose group has others, CPU offloading, gradients that FSDP2 does not average (another
+    ``reduce_dtype`` than float32 and bfloat16, ``set_gradient_divide_factor``), and a method that reads the
+    weights.
     """
     groups = groups_of(model, (1, 2))
     if any(group.module in _compressed for group in groups):
@@ -123,56 +121,6 @@ def _without_memory(parameter: Tensor) -> Tensor:
 
 
 @dataclass(eq=False)
-class BackwardPasses:
-    """Backward passes of a model: a step each, from the first reduce-scatter to the end of the pass."""
-
-    state: CompressionState
-    parameters: Sequence[DTensor]
-    _reduced: set[int] = field(default_factory=set)  # groups, in this pass
-    _before: Tensors | None = None  # the state before this pass, with a scaler
-    _is_skipped: bool = False  # because a gradient is not finite
-
-    def reduce(self, group: Group, gradients: dict[str, Tensor]) -> None:
-        """Replace the gradients [D] of ``group``, by name, by their means, of which only this process's parts
-        are known."""
-        state, buffers = self.state, list(gradients.values())
-        if id(group) in self._reduced:  # for the second time: the last pass has failed, or had two calls
-            self._end()
-        needs_check = state.preparation.needs_whole_gradient
-        if not self._reduced:
-            at_end_of_backward(self._end)
-            self._before = state.state_dict() if needs_check else None
-        self._reduced.add(id(group))
-        with together(f"step {state.step + 1} of the compression"):
-            if needs_check:
-                finite = not self._is_skipped and state.preparation.begin(
-                    buffers, buffers, state.communicator
-                )
-                self._is_skipped = not finite
-            if self._is_skipped:
-                return
-            state.reduce(gradients, last=False)
-            if needs_check:
-                state.preparation.end(buffers)
-
-    def _end(self) -> None:
-        if not self._reduced:
-            return
-        self._reduced.clear()
-        state, before, is_skipped = self.state, self._before, self._is_skipped
-        self._before, self._is_skipped = None, False
-        if before is None or not is_skipped:
-            state.close_step()
-            if state.communicator.rank == 0:
-                state.updates.look(state.step, self.parameters)
-            return
-        for parameter in self.parameters:  # also those that were reduced before the fault was found
-            if isinstance(parameter.grad, DTensor):
-                parameter.grad.to_local().fill_(torch.inf)
-        state.undo_step(before)
-
-
-@dataclass(eq=False)
 class ReduceScatter:
     """What ``FSDPModule.set_custom_reduce_scatter`` takes, for one group."""
 
@@ -196,8 +144,9 @@ class ReduceScatter:
         require_all(buffer, self.group)
         if op != dist.ReduceOp.AVG:
             raise ValueError(
-                "FSDP2 must average gradients, without float16 as reduce_dtype, set_gradient_divide_factor "
-                f"and set_force_sum_reduction_for_comms, got {input_tensor.dtype}"
+                "FSDP2 must average gradients, with float32 or bfloat16 as reduce_dtype and without "
+                "set_gradient_divide_factor and set_force_sum_reduction_for_comms, "
+                f"got {input_tensor.dtype}"
             )
         device = self.passes.state.layout.device
         if buffer.device != device:

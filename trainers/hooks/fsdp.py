@@ -20,6 +20,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from compressors.api import Reducer
 from trainers.comm.communicator import Communicator
+from trainers.hooks.backward_passes import BackwardPasses
 from trainers.hooks.shards import Group, Named, groups_of, require_all
 from trainers.hooks.state import CompressionState
 
@@ -40,9 +41,10 @@ def compress_replicas(
     ``model`` and the modules below it are sharded by ``fully_shard`` over a mesh of one dimension.
     ``replicas`` is the mesh, of one dimension, of the processes that hold the same shard. Raises
     ``ValueError``, one line, for a model that is not sharded in this way, or is compressed already. In a
-    backward pass ``ValueError`` is raised for parameters without a gradient, whose shards are missing from
-    FSDP2's buffer, and for a ``reduce_dtype`` that is not the parameters' dtype. Not supported: native HSDP
-    (a mesh of two dimensions, which has its own all-reduce), ``shard_placement_fn``, and ``scope=global``.
+    backward pass ``ValueError`` is raised for a parameter without a gradient, whose shard is missing from the
+    buffer of its ``fully_shard`` call, and for a ``reduce_dtype`` that is not the parameters' dtype. Not
+    supported: native HSDP (a mesh of two dimensions, which has its own all-reduce), ``shard_placement_fn``,
+    and ``scope=global``.
     """
     if replicas.ndim != 1:
         raise ValueError(f"replicas must be a mesh of one dimension, got {replicas.ndim}")
@@ -71,30 +73,17 @@ def compress_replicas(
     state = CompressionState(
         reducer, Named(shards), seed=seed, learning_rate=learning_rate, communicator=communicator
     )
-    arrived: set[int] = set()
-    for number, group in enumerate(groups):
-        group.module.set_all_reduce_hook(partial(_reduce, state, group, number, len(groups), arrived))
+    passes = BackwardPasses(state, ())
+    for group in groups:
+        group.module.set_all_reduce_hook(partial(_reduce, passes, group))
         _compressed.add(group.module)
     return state
 
 
-def _reduce(
-    state: CompressionState, group: Group, number: int, count: int, arrived: set[int], buffer: Tensor
-) -> None:
-    """Replace a module's shard of gradients by its mean over replicas; the last module ends the step."""
+def _reduce(passes: BackwardPasses, group: Group, buffer: Tensor) -> None:
+    """Replace a group's shard of gradients by its mean over replicas."""
     require_all(buffer, group)
     if buffer.dtype != group.dtype:
         raise ValueError(f"reduce_dtype must be the parameters' {group.dtype}, got {buffer.dtype}")
-    if number in arrived:  # again, so a module was not used in the last step
-        arrived.clear()
-        state.close_step()
-    arrived.add(number)
-    is_last = len(arrived) == count
-    if is_last:
-        arrived.clear()
     parts = {place.name: buffer[place.in_buffer(place.own)] for place in group.places}
-    gradients = {name: part for name, part in parts.items() if part.numel()}
-    if gradients:
-        state.reduce(gradients, last=is_last)
-    elif is_last:  # its parameters are small: other processes hold their rows
-        state.close_step()
+    passes.reduce(group, {name: part for name, part in parts.items() if part.numel()})

@@ -1,7 +1,7 @@
 """Parameters of an FSDP2 model: those of each ``fully_shard`` call, and their places in its buffer."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -70,11 +70,14 @@ def groups_of(model: nn.Module, num_dimensions: tuple[int, ...]) -> list[Group]:
     names = {parameter: name for name, parameter in model.named_parameters()}
     groups: list[Group] = []
     taken: set[nn.Parameter] = set()
+    seen: set[nn.Module] = set()
     for module in reversed(list(model.modules())):  # from the inside out, as FSDP2 groups parameters
-        if not isinstance(module, FSDPModule):
+        if not isinstance(module, FSDPModule) or module in seen:
             continue
+        together = module._get_fsdp_state()._modules  # of one call; nothing public tells them
+        seen.update(together)
         places, size = [], 0
-        for parameter in module.parameters():
+        for parameter in _in_order_of_buffer(together):
             if parameter in taken:
                 continue
             taken.add(parameter)
@@ -94,6 +97,26 @@ def groups_of(model: nn.Module, num_dimensions: tuple[int, ...]) -> list[Group]:
     if left:
         raise ValueError(f"every parameter must be below a module with fully_shard, got {left[0]}")
     return groups
+
+
+def _in_order_of_buffer(modules: Sequence[nn.Module]) -> list[nn.Parameter]:
+    """The parameters of one ``fully_shard`` call: a module's own follow those of the modules below it.
+
+    The order of ``_get_managed_modules`` in torch.
+    """
+    found: dict[nn.Module, None] = {}
+    begun: set[nn.Module] = set()
+
+    def visit(module: nn.Module) -> None:
+        begun.add(module)
+        for child in module.children():
+            if child not in begun and not isinstance(child, FSDPModule):
+                visit(child)
+        found[module] = None
+
+    for module in modules:
+        visit(module)
+    return list(dict.fromkeys(own for module in found for own in module.parameters(recurse=False)))
 
 
 def require_all(buffer: Tensor, group: Group) -> None:
