@@ -62,18 +62,29 @@ def _baseline(task: str, train: Trainings) -> Outcome:
 
 
 def train_method(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
-    """Train a method on a task at all budgets, from the largest budget to the smallest."""
+    """Train a method on a task at all budgets, from the largest budget to the smallest.
+
+    A method whose knob gets no direction, since its pilots diverge at the lowest rate too, is not trained.
+    """
     if entry.knob is None:
         train_without_knob(task, entry, dense, train)
         return
-    entry = replace(entry, knob=entry.knob.directed(pilots(task, entry, SHARES[0], train)))
-    assert entry.knob is not None
+    low = TASKS[task].rates(entry.name)[0]
+    try:
+        try:
+            knob = entry.knob.directed(pilots(task, entry, SHARES[0], train))
+        except TrainingError:  # the training diverges
+            knob = entry.knob.directed(pilots(task, entry, SHARES[0], train, low))
+    except TrainingError as error:
+        train.report(f"{task} {entry.name} is not trained, as pilots for its knob's direction fail: {error}")
+        return
+    entry = replace(entry, knob=knob)
     value: float | None = None
     for previous, share in zip((SHARES[0], *SHARES), SHARES, strict=False):
         if value is None:
-            start = entry.knob.first_value(share, dense.size)
+            start = knob.first_value(share, dense.size)
         else:  # from the value at the last budget
-            start = value * (previous / share) ** (1 / entry.knob.slope)
+            start = value * (previous / share) ** (1 / knob.slope)
         try:
             value = train_at_budget(task, entry, share, dense, train, start)
         except UnreachableError:  # smaller budgets are not met either

@@ -340,6 +340,25 @@ def test_a_named_knob_finds_its_direction_and_meets_all_budgets(sign: int) -> No
     assert entry_of("top_k", "compressor.density") == entry_of("top_k", "budget.density") == entry_of("top_k")
 
 
+@pytest.mark.parametrize(("diverges_from", "is_trained"), [(1e-8, True), (3.333e-9, False)])
+def test_a_direction_whose_pilots_diverge_is_tried_at_the_lowest_rate(
+    diverges_from: float, is_trained: bool
+) -> None:
+    """If it fails there too, the method is not trained on this task, and the other task goes on."""
+    train, lines = Trained(lambda period: 1e8 / max(period, 1.0)), list[str]()
+    train.report = lines.append
+    train.fails = lambda trial: (
+        (trial.task, trial.method) == ("madelon", "reused_threshold") and trial.rate >= diverges_from
+    )
+    search.train_methods(["madelon", "wikitext2"], ["reused_threshold"], train, 1, "compressor.period")
+    own = [trial for trial in train.of_seed(0) if trial.method == "reused_threshold"]
+    assert {trial.share for trial in own if trial.task == "wikitext2"} == set(SHARES)
+    assert {trial.share for trial in own if trial.task == "madelon"} == (set(SHARES) if is_trained else set())
+    assert [line.partition(",")[0] for line in lines] == (
+        [] if is_trained else ["madelon reused_threshold is not trained"]
+    )
+
+
 def test_a_knob_without_effect_or_number_is_one_line() -> None:
     with pytest.raises(
         ValueError, match=r"period is no knob: .*period=32 and .*period=64 send 100 bytes both"
