@@ -132,6 +132,28 @@ def test_weights_as_seen_in_bfloat16() -> None:
         delta.apply(old)
 
 
+def test_a_step_after_encode_changes_no_delta(tmp_path: Path) -> None:
+    model = torch.nn.Linear(8, 8)
+    old = {"weight": torch.ones(3)}  # of another shape; the bias is new
+    expected = {name: x.clone() for name, x in model.state_dict().items()}
+    delta = encode(old, model.state_dict())
+    assert set(delta.whole) == {"weight", "bias"}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    delta.save(tmp_path / "delta.safetensors")
+    for own in (delta, Delta.load(tmp_path / "delta.safetensors")):
+        assert_same(own.apply(old), expected)
+
+
+def test_a_delta_has_tied_weights_under_both_names(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    model[1].weight = model[0].weight
+    delta = encode({}, model.state_dict())
+    delta.save(tmp_path / "delta.safetensors")
+    assert_same(Delta.load(tmp_path / "delta.safetensors").apply({}), model.state_dict())
+
+
 @pytest.mark.parametrize("change", ["bit", "name", "shape", "dtype", "more"])
 def test_another_base_is_refused(change: str) -> None:
     old = {"x": torch.ones(4), "y": torch.zeros(4)}

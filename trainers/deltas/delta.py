@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,14 +135,16 @@ def encode(
     """The delta from ``old`` to ``new``, tensors by name on any device, such as two state dicts.
 
     With ``dtype``, such as torch.bfloat16, both are compared as seen in it, and the delta's base is
-    ``as_seen(old, dtype)``. Raises ``ValueError`` for tensors that are not plain and dense.
+    ``as_seen(old, dtype)``. The delta shares no memory with ``new``. Raises ``ValueError`` for tensors that
+    are not plain and dense.
     """
     before, after = as_seen(old, dtype), as_seen(new, dtype)
-    return encode_from(before, fingerprint(before), after, fingerprint(after))
+    delta = encode_from(before, fingerprint(before), after, fingerprint(after))
+    return replace(delta, whole={name: tensor.clone() for name, tensor in delta.whole.items()})
 
 
 def encode_from(old: Mapping[str, Tensor], base: str, new: Mapping[str, Tensor], version: str) -> Delta:
-    """``encode`` for tensors from ``as_seen`` with known fingerprints."""
+    """``encode`` for tensors from ``as_seen`` with known fingerprints; whole ones are those of ``new``."""
     changes = {name: change_of(old.get(name), tensor) for name, tensor in new.items()}
     moved = {name: change for name, change in changes.items() if change.num_changed or name not in old}
     return Delta(
