@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,81 @@ def test_a_reader_follows_a_writer(tmp_path: Path) -> None:
         DeltaReader(tmp_path).read()
     reader.read()
     assert_same(reader.tensors, versions[7])
+
+
+def write_versions(folder: Path, num_versions: int, seed: int, anchor_every: int = 50) -> list[Weights]:
+    """Versions of one training."""
+    versions, writer = [weights(seed)], DeltaWriter(folder, anchor_every=anchor_every)
+    while len(versions) < num_versions:
+        versions.append(moved(versions[-1], seed + len(versions)))
+    for version in versions:
+        writer.write(version)
+    return versions
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize("num_before", [1, 3])
+@pytest.mark.parametrize(("num_after", "num_deleted"), [(1, 0), (2, 0), (3, 0), (4, 0), (6, 0), (6, 3)])
+def test_a_reader_notices_another_training_in_its_folder(
+    num_before: int, num_after: int, num_deleted: int, tmp_path: Path
+) -> None:
+    """With fewer, as many and more versions, and without those before a whole one."""
+    write_versions(tmp_path, num_before, seed=0)
+    reader = DeltaReader(tmp_path)
+    reader.read()
+    empty(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no whole version of weights in"):
+        reader.read()
+    versions = write_versions(tmp_path, num_after, seed=100, anchor_every=3)
+    for number in range(num_deleted):
+        for path in tmp_path.glob(f"{number:09d}.*"):
+            path.unlink()
+    assert reader.read() == set(versions[-1]) and reader.number == num_after - 1
+    assert_same(reader.tensors, versions[-1])
+    assert reader.read() == set()
+
+
+@pytest.mark.parametrize("num_before", [2, 3])
+def test_a_damaged_file_of_another_training_is_refused(num_before: int, tmp_path: Path) -> None:
+    """The file of the version in memory, and one after it."""
+    old = write_versions(tmp_path, num_before, seed=0)
+    reader = DeltaReader(tmp_path)
+    reader.read()
+    empty(tmp_path)
+    new = write_versions(tmp_path, 3, seed=100)
+    path = tmp_path / "000000002.delta.safetensors"
+    content = path.read_bytes()
+    damage(path, "zeros", 0)
+    said = refusal(reader)
+    assert said is not None and path.name in said and reader.number == num_before - 1
+    assert_same(reader.tensors, old[-1])
+    path.write_bytes(content)
+    reader.read()
+    assert_same(reader.tensors, new[-1])
+
+
+def test_no_damaged_file_passes_for_another_training(tmp_path: Path) -> None:
+    """A whole version after the damaged file is no way around it."""
+    versions = write_versions(tmp_path, 2, seed=0, anchor_every=3)
+    reader = DeltaReader(tmp_path)
+    reader.read()
+    empty(tmp_path)
+    write_versions(tmp_path, 5, seed=0, anchor_every=3)  # the same training again
+    own, following = (tmp_path / f"00000000{number}.delta.safetensors" for number in (1, 2))
+    content = own.read_bytes()
+    own.write_bytes(content[:-1])
+    said = refusal(reader)
+    assert said is not None and own.name in said
+    own.write_bytes(content)
+    replace(Delta.load(following), base="0" * 32).save(following)
+    said = refusal(reader)
+    assert said is not None and following.name in said and "must have the fingerprint" in said
+    assert reader.number == 1
+    assert_same(reader.tensors, versions[-1])
 
 
 def test_the_model_that_is_trained_on_changes_no_version(tmp_path: Path) -> None:

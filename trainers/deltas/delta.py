@@ -7,11 +7,12 @@ reinforcement learning of language models), so a delta has a few percent of the 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -220,9 +221,31 @@ def save_whole(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str])
 
 def load_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file. Raises ``DeltaError`` for a damaged one."""
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        return tensors, file.metadata() or {}
+
+
+def load_metadata(path: Path) -> dict[str, str]:
+    """The metadata alone, without a read of the tensors. Raises ``DeltaError`` for a damaged file."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
+def ends_of(path: Path) -> tuple[str, str]:
+    """``base`` and ``version`` of the delta in a file. Raises ``DeltaError`` as ``Delta.load`` does."""
+    metadata = load_metadata(path)
+    try:
+        facts = json.loads(metadata[FACTS])
+        return facts["base"], facts["version"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DeltaError(f"{path} is not a delta") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-            return tensors, file.metadata() or {}
+            yield file
     except SafetensorError as error:
         raise DeltaError(f"{path} cannot be read: {error}") from error

@@ -19,7 +19,9 @@ from trainers.deltas.delta import (
     DeltaError,
     as_seen,
     encode_from,
+    ends_of,
     fingerprint,
+    load_metadata,
     load_whole,
     save_whole,
 )
@@ -108,6 +110,7 @@ class DeltaReader:
         """Go on to the newest version; returns the names of the tensors that are new or were changed.
 
         It applies the deltas since the last call if all are there, else those since the newest whole version.
+        It also starts from there if another training began in the emptied folder, with numbers from 0 on.
         Every version is compared with its fingerprint. Raises ``FileNotFoundError`` for a folder without a
         whole version, and ``DeltaError`` for missing, damaged and wrong files; then nothing has changed.
         """
@@ -116,7 +119,7 @@ class DeltaReader:
             raise FileNotFoundError(f"no whole version of weights in {self.folder}")
         anchor, newest = max(found["whole"]), max(found["whole"] | found["delta"])
         number, tensors, version, changed = self.number, self.tensors, self._version, set[str]()
-        if number is None or number > newest or not found["delta"].issuperset(range(number + 1, newest + 1)):
+        if number is None or not self._leads_on(number, newest, found):
             number, (tensors, version) = anchor, _whole(_path(self.folder, anchor, "whole"))
             changed = set(tensors)
         for following in range(number + 1, newest + 1):
@@ -131,6 +134,22 @@ class DeltaReader:
             changed |= {*delta.changed, *delta.whole}
         self.number, self.tensors, self._version = newest, tensors, version
         return changed & tensors.keys()
+
+    def _leads_on(self, number: int, newest: int, found: dict[str, set[int]]) -> bool:
+        """Whether ``number`` is still the version in memory, and all deltas from it to ``newest`` are there.
+
+        Another training has the same numbers with other fingerprints. If the file of ``number`` was deleted,
+        the base of the next delta tells.
+        """
+        if number > newest or not found["delta"].issuperset(range(number + 1, newest + 1)):
+            return False
+        if number in found["delta"]:
+            known = ends_of(_path(self.folder, number, "delta"))[1]
+        elif number in found["whole"]:
+            known = load_metadata(_path(self.folder, number, "whole")).get(VERSION, "")
+        else:
+            known = ends_of(_path(self.folder, number + 1, "delta"))[0]
+        return known == self._version
 
 
 def _whole(path: Path) -> tuple[dict[str, Tensor], str]:
