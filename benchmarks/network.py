@@ -112,6 +112,7 @@ def with_costs(jobs: list[Job], options: argparse.Namespace, hosts: int) -> list
 
     The hosts share this machine's memory, and its cores if these are fewer. So as many processes measure at
     once, each on the core of a host, and as many measure gloo.
+
     Raises ``Refused`` if costs cannot be measured.
     """
     if not any(job.name in PREDICTED for job in jobs):

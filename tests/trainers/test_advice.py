@@ -60,9 +60,9 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
     assert len(advice.predictions) == 5
     assumed, _, head, _, *rows, _, verdict = str(advice).splitlines()
     assert assumed == (
-        "8 workers, link 1 kbit/s, collectives at most 10 Gbit/s, 2000 µs or more, 50 µs per message; "
-        "Top-k and a threshold that send 0.01 of the entries, PowerSGD of rank 2, compression measured with "
-        "1 and 3 workers"
+        "8 workers, link 1 kbit/s, collectives at most 10 Gbit/s, at least 2000 µs for each, "
+        "50 µs per message; Top-k and a threshold that send 0.01 of the entries, PowerSGD of rank 2, "
+        "compression measured with 1 and 3 workers"
     )
     assert head.startswith("| method | step, ms |") and len(rows) == 5
     assert verdict == str(advice.verdict)

@@ -37,7 +37,7 @@ class Network(NamedTuple):
     def __str__(self) -> str:
         slow, short = self.backend_bits_per_second, self.backend_seconds
         collectives = "" if math.isinf(slow) else f"collectives at most {in_prose(slow)}, "
-        collectives += f"{1e6 * short:.0f} µs or more, " if short else ""
+        collectives += f"at least {1e6 * short:.0f} µs for each, " if short else ""
         link = "without limit" if math.isinf(self.bits_per_second) else in_prose(self.bits_per_second)
         nodes = ""
         if self.workers_per_node > 1:
@@ -98,10 +98,10 @@ def predict(
 
     t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method in
     an exchange, which follows every H steps; c: its collectives; D: its ``delay``; b: the time of a short
-    collective without a network; a: latency; B: the bandwidth of the link or,
-    if it is lower, of the backend, divided by ``backend_weight``. ``overlap`` is the part of t during which
-    messages are on their way. With nodes, ``workers`` is their number, u are the bytes inside a node, which
-    depend on ``gradient_bytes``, and A is the bandwidth there.
+    collective without a network; a: latency; B: the bandwidth of the link or, if it is lower, of the backend,
+    divided by ``backend_weight``. ``overlap`` is the part of t during which messages are on their way. With
+    nodes, ``workers`` is their number, u are the bytes inside a node, which depend on ``gradient_bytes``, and
+    A is the bandwidth there.
     """
     backend = network.backend_bits_per_second / cost.backend_weight
     traffic = cost.traffic_bytes(workers)
