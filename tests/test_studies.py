@@ -102,6 +102,7 @@ RUNS = {
     "topk_convergence/compressed": "42dc5c11bc",
     "topk_convergence/dense": "65cc3b7eba",
     "why/dense": "cd559c55d7",
+    "why/feedback": "660be55922",
     "why/feedback_rates": "cff0e32f1b",
     "why/scopes": "1a51f57448",
     "wikitext2/dense": "1fe88c79a1",

@@ -11,7 +11,7 @@ from results.compare.statistics import ERROR, holm
 from results.read.matching import by_key
 from results.read.naming import part_name
 from results.read.run import Run
-from results.studies.cifar10.sections import NONE, WHOLE, by_section
+from results.studies.cifar10.sections import NONE, OWN_RATES, WHOLE, by_section
 from results.studies.cifar10.top_k_beside import NEAR, ratio_of_bytes
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores
@@ -20,6 +20,7 @@ from results.studies.league.trials import PREFIX, outcome_of, trial_of
 from trainers.identity.identity import DEFAULTS
 
 CIFAR10, OWN = "cifar10_", "why_"  # beginnings of the names of runs, beside the league's
+FEEDBACK = "why_feedback-"  # and of the runs of several feedbacks, which end with the feedback's
 FEWEST = 6  # methods of a comparison
 RESAMPLES = 2000
 ERRORS = {"mean": "error", "gain": "gain_error"}  # fields of ``Correlation``
@@ -40,14 +41,19 @@ def _last_step(run: Run) -> float:
     return float(run.summary["compression/error"] / run.summary["compression/input_norm_squared"])
 
 
+def _rate_of(run: Run) -> float:
+    return float(run.config["optimizer"]["lr"])
+
+
 def _gap_of_weights(run: Run) -> float | None:
     gap = run.summary.get("diagnostics/gap")
-    return None if gap is None else float(gap * run.config["optimizer"]["lr"] ** 2)
+    return None if gap is None else float(gap * _rate_of(run) ** 2)
 
 
 ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
 TOTAL = Measure.recorded("compression/total_error", "total error")
 WORST = Measure("worst", "error per element, worst layer", _of_layers(lambda errors, _: errors.max()))
+PERPLEXITY = Measure.recorded("validation/perplexity", "validation perplexity", 1, 2)
 GAP = Measure.recorded("diagnostics/gap", "gap")
 REGRET = Measure.recorded("compression/regret", "regret")
 MEASURES = (
@@ -63,7 +69,7 @@ MEASURES = (
     Measure.recorded("compression/density_mean", "average density"),
     Measure("least", "density, layer with the least", _of_layers(lambda _, densities: densities.min())),
     Measure.recorded(LINK_BYTES, "bytes (control)"),
-    Measure("rate", "learning rate (control)", lambda run: float(run.config["optimizer"]["lr"])),
+    Measure("rate", "learning rate (control)", _rate_of),
 )
 Methods = Mapping[str, Sequence[Run]]
 
@@ -124,9 +130,15 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
         "FEWEST": FEWEST,
         "NEAR": NEAR,
         "ACCURACY": ACCURACY,
+        "PERPLEXITY": PERPLEXITY,
     }
     told |= {"in_pairs": (TOTAL, WORST, GAP, REGRET), "pairs": _pairs(of[CIFAR10])}
-    told |= {"trained": of[OWN], "scopes": by_key(of[OWN], _scope_of)}
+    fed = [run for run in of[OWN] if run.subject.startswith(FEEDBACK)]
+    scoped = [run for run in of[OWN] if run not in fed]
+    told |= {"trained": of[OWN], "scoped": scoped, "scopes": by_key(scoped, _scope_of)}
+    told["fed"] = by_key([run for run in fed if run.seed != TUNING_SEED], _feedback_of)
+    told["rates"] = sorted({_rate_of(run) for run in fed})
+    told["fed_at"] = {(_feedback_of(run), _rate_of(run)): run for run in fed if run.seed == TUNING_SEED}
     told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
     return told | by_name(agreeing, interval, shown)
 
@@ -164,6 +176,10 @@ def at_equal_bytes(league: Sequence[Run]) -> tuple[list[tuple[str, Methods]], li
 
 def _scope_of(run: Run) -> tuple[str, str, str]:
     return part_name(run.config["optimizer"]["_target_"]), run.compressor, run.config["scope"]
+
+
+def _feedback_of(run: Run) -> str:
+    return run.subject.removeprefix(FEEDBACK)
 
 
 def _keeps_error(own: Sequence[Run]) -> bool:
@@ -261,12 +277,11 @@ def agreeing(pairs: Sequence[Pair], measure: Measure) -> int:
 
 
 def _pairs(runs: Sequence[Run]) -> list[Pair]:
-    """Methods of every section beside its Top-k of each layer whose bytes are within ``NEAR`` of theirs."""
-    found, sections = [], by_section(runs)
-    for section, methods in sections.items():
-        beside = sections["main"] if section == "neighbours" else methods
-        for top_k, theirs in beside.items():
-            if not top_k.startswith("Top-k") or top_k.endswith(WHOLE):
+    """Methods at the section's one rate beside its Top-k of each layer whose bytes are within ``NEAR``."""
+    found = []
+    for section, methods in by_section(runs).items():
+        for top_k, theirs in methods.items():
+            if section == OWN_RATES or not top_k.startswith("Top-k") or top_k.endswith(WHOLE):
                 continue
             found += [
                 Pair(section, label, own, top_k, theirs)

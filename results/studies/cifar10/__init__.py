@@ -9,6 +9,7 @@ import pandas as pd
 from results.compare.measures import Measure
 from results.compare.statistics import counted, mean_and_interval
 from results.read.folders import run_folders
+from results.read.naming import lambda_in_force
 from results.read.run import Run
 from results.studies.cifar10.density import in_epoch
 from results.studies.cifar10.figures import figures
@@ -43,16 +44,21 @@ DENSITIES = (
 def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     """The names of the template; ``tried`` are runs with the learning rates tried."""
     found = by_section(runs)
-    functions = by_name(with_interval, labels_of, looks_of, ratio_of_bytes, top_k_beside, with_equal_scopes)
+    functions = by_name(with_interval, label_of, labels_of, looks_of, ratio_of_bytes, top_k_beside, with_equal_scopes)
     return functions | {
         **{"NONE": NONE, "THREE": THREE, "WORKERS": WORKERS, "NEAR": NEAR, "DENSITIES": DENSITIES},
         "found": found,
-        "tried": sorted(tried, key=lambda run: run.config["optimizer"]["lr"]),
+        "tried": sorted(tried, key=_by_method_and_rate),
         "has_workers": any(found[f"workers {number}"] for number in WORKERS),
         "num_missing": sum(len(missing(section, methods)) for section, methods in found.items()),
         "num_rows": sum(map(len, SECTIONS.values())),
         "failed": sorted(failures({run.path.parents[1] for run in runs})),
     }
+
+
+def _by_method_and_rate(run: Run) -> tuple[bool, str, float, float]:
+    """Order of the runs that tried rates: ``none`` first, a method's rates from the lowest, then its lambdas."""
+    return run.compressor != NONE, run.compressor, run.config["optimizer"]["lr"], lambda_in_force(run) or 0
 
 
 def with_interval(measure: Measure, own: Seeds) -> str:
