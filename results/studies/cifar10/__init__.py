@@ -44,7 +44,9 @@ DENSITIES = (
 def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     """The names of the template; ``tried`` are runs with the learning rates tried."""
     found = by_section(runs)
-    functions = by_name(with_interval, label_of, labels_of, looks_of, ratio_of_bytes, top_k_beside, with_equal_scopes)
+    functions = by_name(
+        with_interval, label_of, labels_of, looks_of, ratio_of_bytes, top_k_beside, with_equal_scopes
+    )
     return functions | {
         **{"NONE": NONE, "THREE": THREE, "WORKERS": WORKERS, "NEAR": NEAR, "DENSITIES": DENSITIES},
         "found": found,
@@ -57,7 +59,7 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
 
 
 def _by_method_and_rate(run: Run) -> tuple[bool, str, float, float]:
-    """Order of the runs that tried rates: ``none`` first, a method's rates from the lowest, then its lambdas."""
+    """Order of the runs that tried rates: ``none`` first, then by method, rate and lambda."""
     return run.compressor != NONE, run.compressor, run.config["optimizer"]["lr"], lambda_in_force(run) or 0
 
 
