@@ -137,6 +137,16 @@ def test_layouts_and_crashes_change_nothing(tmp_path: Path, streaming: tuple[str
     assert [timeless(json.loads(line)) for line in metrics.read_text().splitlines()] == whole["records"]
 
 
+def test_a_crash_before_each_fragment_was_exchanged_changes_nothing(tmp_path: Path) -> None:
+    """The outer optimizer then has moments for a part of the layers."""
+    settings = (*QUICK, *ADAMW, *STREAMING, "compressor=top_k", "checkpoint.every_steps=1")
+    whole = train(config_of(tmp_path / "whole", *settings))
+    crashed = config_of(tmp_path / "crashed", *settings)
+    with crash_after(1):
+        train(crashed)
+    assert_same(whole, train(crashed))
+
+
 def test_bytes_are_those_of_one_exchange_per_round(tmp_path: Path) -> None:
     """DiLoCo sends the gradient's bytes once in H steps."""
     config = config_of(tmp_path, *QUICK, *ADAMW, "compressor=none")
