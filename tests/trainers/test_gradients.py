@@ -141,10 +141,23 @@ class _Twice(nn.Module):
         return (x * (self.first + self.second)).sum()
 
 
-def test_a_lone_workers_gradients_share_no_memory() -> None:
+class _Reshaped(nn.Module):
+    """Autograd gives both parameters views of one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.ones(2, 3))
+        self.second = nn.Parameter(torch.ones(3, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.view(-1) * (self.first.view(-1) + self.second.view(-1))).sum()
+
+
+@pytest.mark.parametrize("model", [_Twice, _Reshaped])
+def test_a_lone_workers_gradients_share_no_memory(model: type[nn.Module]) -> None:
     """A reducer without feedback overwrites them one by one."""
     x = torch.arange(6.0).view(2, 3)
-    workers = workers_of(_Twice(), 1, loss=lambda m, batch, _: (m(batch), None))
+    workers = workers_of(model(), 1, loss=lambda m, batch, _: (m(batch), None))
     workers.compute([x], 0)
     for segment in workers.segments:
         assert torch.equal(segment.rows, x.view(1, 6))

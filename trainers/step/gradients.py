@@ -155,6 +155,8 @@ class WorkerGradients:
         )
         gradients = (p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
         rows = [gradient.reshape(1, -1) for gradient in gradients]  # copies under channels_last
+        if len({row.untyped_storage().data_ptr() for row in rows}) < len(rows):
+            rows = [row.clone() for row in rows]  # the gradients of reshaped weights may be one tensor
         self.views[0] = [row.view(p.shape) for row, p in zip(rows, parameters, strict=True)]
         self.segments = list(map(self.layout.segment_of, self.layout.names, rows))
         return loss
