@@ -15,7 +15,10 @@ from training import WORKERS
 
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from compressors.feedback import ErrorFeedback
+from compressors.chunk_top_k import ChunkTopK
+from compressors.core.codec import Codec
+from compressors.feedback import DecayedFeedback, ErrorFeedback
+from compressors.hard_threshold import HardThreshold
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Gap
@@ -90,3 +93,25 @@ def test_the_bound_by_hand(scale: str) -> None:
             assert bound**2 <= (1 - 0.2) * (2 * largest / 0.2) ** 2
         else:
             assert "diagnostics/gap_bound" not in probe.latest
+
+
+@pytest.mark.parametrize(
+    ("codec", "feedback", "has_bound"),
+    [
+        (HardThreshold(threshold=1.0), ErrorFeedback, True),
+        (HardThreshold(threshold=1.0), DecayedFeedback, False),
+        (ChunkTopK(k=1, chunk=5, aggregation="mean"), ErrorFeedback, True),
+        (ChunkTopK(k=1, chunk=5), ErrorFeedback, False),
+    ],
+)
+def test_no_bound_where_the_gap_is_not_the_mean_residual(
+    codec: Codec, feedback: type[ErrorFeedback], has_bound: bool
+) -> None:
+    """What decays is lost: the gap of equal gradients below the threshold grows without limit."""
+    probe = Probe(build_reducer(codec, 50, feedback), Diagnostics(every=1, gap=Gap()))
+    state = probe.init([segment(torch.zeros(4, 50))])
+    for number in range(60):
+        inputs = inputs_of([segment(torch.full((4, 50), 0.04))])
+        _, state = probe.reduce(inputs, state, Step(0, number), Communicator(4))
+    gap, bound = (probe.latest.get(f"diagnostics/{name}", 0) for name in ("gap", "gap_bound"))
+    assert (gap <= bound) == has_bound == (bound > 0)

@@ -142,8 +142,11 @@ class Probe(Wrapper):
 
 
 def _rate_of(reducer: Reducer, step: Step) -> float | None:
-    """The factor of the gradient in p = e + factor g; None unless e' = p - C(p)."""
-    if not isinstance(reducer, ErrorFeedback) or reducer.beta < 1:
+    """The factor of the gradient in p = e + factor g; None unless e' = p - C(p) and m is the mean of C(p).
+
+    The sum of G - m is then the mean residual; a decay of e, or a mean over senders, adds to it.
+    """
+    if type(reducer) is not ErrorFeedback or reducer.beta < 1 or reducer.traits.of_senders:
         return None
     return scale_of(reducer.scale, step)
 
