@@ -19,12 +19,14 @@ messages in twice as many rounds. The bytes here are n log2 n / (2 (n - 1)) time
 they are lost as in the paper.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from compressors.api import (
     Communicator,
@@ -35,6 +37,7 @@ from compressors.api import (
     Step,
     Traits,
     backend_of,
+    squared_norm,
 )
 from compressors.core.payloads import index_dtype
 from compressors.parts.entries import KINDS, Entries, contains, edges_between, entries_of, finish
@@ -59,7 +62,7 @@ class GTopK(ReducerWithDensity):
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[Reduced, State]:
-        workers, top_k = communicator.local_workers, TopK(density=self.density_at(step))
+        workers, top_k = communicator.local_workers, _Candidates(density=self.density_at(step))
         backend = backend_of(inputs[0].rows.device)
         local = backend.compress([top_k] * len(inputs), inputs, step, workers)
         own = entries_of(local, edges_between(inputs))
@@ -70,6 +73,16 @@ class GTopK(ReducerWithDensity):
             for flags, theirs, mine in zip(kept, held, own, strict=True):
                 flags &= contains(theirs.where, mine.where)
         return finish(held[0], own, kept, inputs, local, communicator.size), state
+
+
+class _Candidates(TopK):
+    """Top-k whose entries may be dropped later, in the worst case all of them."""
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return squared_norm(x).item()
+
+    def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
+        return math.inf, 0.0
 
 
 class Round(NamedTuple):

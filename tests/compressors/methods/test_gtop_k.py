@@ -8,6 +8,10 @@ from methods import segment
 from compressors.api import Step, inputs_of
 from compressors.gtop_k import GTopK
 from trainers.comm.communicator import Communicator
+from trainers.diagnostics.bound import Bound
+from trainers.diagnostics.gap import Gap
+from trainers.diagnostics.probe import Probe
+from trainers.diagnostics.settings import Diagnostics
 
 D, K = 60, 6
 
@@ -77,3 +81,14 @@ def test_paper_volume(workers: int) -> None:
     elements = 2 * K * int(np.log2(workers))
     assert communicator.take_charges().sum(1).tolist() == [4 * elements] * workers
     assert communicator.take_link_bytes().tolist() == [[4 * elements] * 2] * workers
+
+
+def test_bounds_hold_if_rounds_drop_entries() -> None:
+    """Entries of similar magnitudes: a worker sends fewer than the k of the bound of Top-k."""
+    probe = Probe(GTopK(density=0.5), Diagnostics(every=1, bound=Bound(), gap=Gap()))
+    rows = 1 + 0.01 * torch.rand(4, D, generator=torch.Generator().manual_seed(0))
+    state = probe.init([segment(rows.clone())])
+    found, _ = probe.reduce(inputs_of([segment(rows)]), state, Step(0, 0), Communicator(4))
+    error = found.compressed["a"].error.sum(1).mean().item()
+    assert 0.6 * D < error <= probe.latest["diagnostics/error_bound"]
+    assert "diagnostics/gap_bound" not in probe.latest
