@@ -8,9 +8,12 @@ from torch import nn
 
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
+from compressors.core.codec import Codec
+from compressors.deft import DEFT
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.micro import MiCRO
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
@@ -119,6 +122,13 @@ def test_total_error_without_feedback_is_what_was_lost() -> None:
     ledger = ledger_after(STEPS, TopK(density=0.25), "global", feedback=lambda inner: inner)
     lost = [(1 + 0.25 + 0.0625) + (0.25 + 0.0625 + 4), 0.0]
     assert ledger.metrics()["compression/total_error"] == sum(lost) / 2
+
+
+@pytest.mark.parametrize("codec", [DEFT(density=0.5), MiCRO(density=0.5, threshold=1.0)])
+def test_workers_that_choose_for_each_other_send_equally_many(codec: Codec) -> None:
+    """Each worker sends its values at the positions that all of them chose."""
+    metrics = ledger_after(STEPS, codec, "global").metrics()
+    assert metrics["comm/largest_sent_total"] == 2 * 4 * metrics["compression/density_mean"] > 0
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -126,7 +126,8 @@ class Ledger:
         if self.has_paper_bits:
             np.multiply(counts, PAPER_BITS, out=step.paper_bits)
         most = communicator.take_largest_sent()
-        step.largest_sent[:] = counts if most is None else most
+        # Of a linear method all workers send equally many, also where each of them chose some.
+        step.largest_sent[:] = counts if most is None or self.traits.linear else most
         if not self.has_a_value_each or self.traits.drawn_in_part:
             step.choice[:] = math.inf
         elif not self.traits.drawn:
