@@ -171,7 +171,7 @@ def _gathered(
 ) -> list[list[list[Tensor]]]:
     """Magnitudes, counts and codes of all workers, [n][S][3], from those of the local ones, [S][W][3]."""
     own = np.array([[len(parts[2]) for parts in of_workers] for of_workers in encoded])
-    lengths = communicator.all_gather_counts(own, largest)
+    lengths = communicator.all_gather_counts(own, largest, of_elements=False)  # an entry may take 2 bytes
     arrived = []
     for field, kind in enumerate((METADATA, METADATA, CODES)):
         fixed = np.array([[len(of_workers[0][field])] * communicator.size for of_workers in encoded])

@@ -40,9 +40,9 @@ class RecordingCommunicator(Communicator):
             self._record(kind, tensor)
         return super().all_gather_fields(fields, kind)
 
-    def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
+    def all_gather_counts(self, counts: np.ndarray, largest: int, *, of_elements: bool = True) -> np.ndarray:
         self.recorded[:, self.kinds.index("metadata")] += 4 * len(counts)
-        return super().all_gather_counts(counts, largest)
+        return super().all_gather_counts(counts, largest, of_elements=of_elements)
 
     def all_gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]

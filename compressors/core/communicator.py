@@ -32,8 +32,11 @@ class Communicator(Protocol):
     def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
         """Per segment the fields of all n workers, joined in worker order; all have equal lengths."""
 
-    def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
-        """Element counts of all workers, ``[S, n]`` int64, from ``[S, W]``; none exceeds ``largest``."""
+    def all_gather_counts(self, counts: np.ndarray, largest: int, *, of_elements: bool = True) -> np.ndarray:
+        """Counts of all workers, ``[S, n]`` int64, from ``[S, W]``; none exceeds ``largest``.
+
+        ``of_elements`` is false for lengths from which the numbers of elements sent do not follow.
+        """
 
     def all_gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]

@@ -120,14 +120,14 @@ class Communicator:
         self._charges.gather(kind, sum([tensor.nbytes for tensor in fields]) // num_workers)
         return self._transfers.all_gather_fields(fields, num_workers)
 
-    def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
+    def all_gather_counts(self, counts: np.ndarray, largest: int, *, of_elements: bool = True) -> np.ndarray:
         """Element counts of all n workers, ``[S, n]`` int64, from the local ``[S, W]``.
 
         In worker order, charged as metadata of 4 bytes each, or 8 bytes if ``largest``, the upper bound of
-        counts, is 2^31 or more.
+        counts, is 2^31 or more. ``of_elements`` is false for counts of something else, such as bytes.
         """
         everyones = self._gather_numbers(counts, largest)
-        self._charges.sent_elements(everyones.sum(0))
+        self._charges.sent_elements(everyones.sum(0) if of_elements else math.inf)
         return everyones
 
     def _gather_numbers(self, counts: np.ndarray, largest: int) -> np.ndarray:

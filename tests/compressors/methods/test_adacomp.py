@@ -51,6 +51,7 @@ def test_definition() -> None:
         np.testing.assert_allclose(reduced.mean["a"], sent.mean(0), rtol=1e-6, atol=1e-7)
         np.testing.assert_array_equal(reduced.residual["a"], p - sent)
         residual = reduced.residual["a"].numpy().copy()
+        assert communicator.take_largest_sent() == math.inf, "workers know the bytes of the others alone"
         charged = communicator.take_charges()
         codes = communicator.kinds.index("codes")
         assert charged[:, codes].tolist() == [own[0] + 2 * sum(own[1:]) for own in marks]
