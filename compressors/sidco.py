@@ -89,6 +89,7 @@ class SIDCo(EstimatedThreshold):
     def estimate(self, rows: Rows, state: Stages) -> np.ndarray:
         own = [state.by_segment[given.name] for given in rows.inputs]
         adapted = np.concatenate([part.numpy() for part in own])
+        adapted[:, 0] = np.rint(adapted[:, 0])  # a new worker has a mean of old workers' stages
         with np.errstate(invalid="ignore", over="ignore"):  # no fit of entries that are not finite
             thresholds = self._thresholds(rows, adapted[:, 0])
         adapted[:, 1] += rows.count(thresholds, rows.sizes) / rows.wanted

@@ -183,3 +183,16 @@ def test_sidcos_achieved_density(density: float) -> None:
         reduced, state, _ = reduce_once(reducer, drawn(1, step), state, step)
         ratios.append(reduced.compressed["a"].counts.mean() / (density * SIZE))
     assert 0.8 < np.mean(ratios[-8:]) < 1.2, ratios
+
+
+@pytest.mark.parametrize("mean", [1.5, 2.5])
+def test_a_mean_of_stages_is_rounded(mean: float) -> None:
+    """Of the old workers of a run that goes on with another number of workers."""
+    residuals = []
+    for stages in (2, mean):
+        reducer = build_reducer(SIDCo(density=0.01), SIZE)
+        _, state, _ = reduce_once(reducer, drawn(1, 0))
+        state.by_segment["a"][:, 0] = stages
+        reduced, _, _ = reduce_once(reducer, drawn(1, 1), state, 1)
+        residuals.append(reduced.residual["a"])
+    assert torch.equal(*residuals)
