@@ -56,7 +56,7 @@ class CLTK(CodecWithDensity):
     def choose(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[list[Codec], State]:
-        leader, top_k = step.number % communicator.size, TopK(density=self.density_at(step))
+        leader, top_k = step.exchange % communicator.size, TopK(density=self.density_at(step))
         counts = [self.elements_at(step, given.size) for given in inputs]
         kind = index_dtype(max(given.size for given in inputs))
         indices = torch.empty(sum(counts), dtype=kind, device=communicator.device)

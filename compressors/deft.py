@@ -71,7 +71,7 @@ class DEFT(CodecWithDensity):
         number, workers = communicator.size, communicator.local_workers
         edges = [parts_of(given.segment.shapes, number) for given in inputs]
         numbers = self._numbers(inputs, edges, step)
-        leader = step.number % number
+        leader = step.exchange % number
         bins = torch.zeros(sum(len(own) - 1 for own in edges), dtype=torch.int32)
         if leader in workers:
             of_leader = zip(edges, (own[workers.index(leader)] for own in numbers), strict=True)
@@ -82,7 +82,7 @@ class DEFT(CodecWithDensity):
         parts, counts, begins, owners = [], [], [], []
         for segment, (given, own, of_parts) in enumerate(zip(inputs, edges, split, strict=True)):
             for row, worker in enumerate(workers):
-                for part in np.flatnonzero(of_parts.numpy() == (worker + step.number) % number).tolist():
+                for part in np.flatnonzero(of_parts.numpy() == (worker + step.exchange) % number).tolist():
                     begin, end = own[part : part + 2].tolist()
                     parts.append(narrowed(given, row, begin, end))
                     counts.append(int(numbers[segment][row][part]))

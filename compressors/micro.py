@@ -93,7 +93,7 @@ class MiCRO(CodecWithDensity):
             own, k = state.by_segment.state[given.name], self.elements_at(step, given.size)
             own[0] = self._scaled(own[0].item(), own[1].item(), k)
             for row, worker in enumerate(communicator.local_workers):
-                begin, end = part_of(given.size, worker + step.number, communicator.size)
+                begin, end = part_of(given.size, worker + step.exchange, communicator.size)
                 parts.append(narrowed(given, row, begin, end))
                 thresholds.append(own[0].item())
                 begins.append(begin)

@@ -112,10 +112,10 @@ class OkTopk(ReducerWithDensity):
         edges = edges_between(inputs)
         own = entries_of(local, edges, copy=True)
         unset = any(agreed.quantiles[given.name][0] < 0 for given in inputs)
-        if unset or step.number % self.partition_period == 0:
+        if unset or step.exchange % self.partition_period == 0:
             _partition(own, inputs, edges, agreed, communicator)
         sums = _reduce_regions(own, inputs, edges, agreed, communicator)
-        if step.number % self.period == 0 or any(agreed.thresholds[given.name] < 0 for given in inputs):
+        if step.exchange % self.period == 0 or any(agreed.thresholds[given.name] < 0 for given in inputs):
             everyones = gather(sums, edges, communicator)
             for given, part in zip(inputs, everyones.parts(edges), strict=True):
                 agreed.thresholds[given.name][0] = _threshold(part, self.elements_at(step, given.size), given)

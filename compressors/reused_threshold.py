@@ -70,7 +70,7 @@ class ReusedThreshold(CodecWithDensity):
     def choose(
         self, inputs: list[Input], state: Thresholds, step: Step, communicator: Communicator
     ) -> tuple[list[Codec], Thresholds]:
-        is_due = step.number % self.period == 0
+        is_due = step.exchange % self.period == 0
         due = [given for given in inputs if is_due or (state.by_segment[given.name] < 0).any()]
         if due:
             found = self._search(due, step).cpu()  # the only GPU wait

@@ -109,10 +109,16 @@ class Step(NamedTuple):
     worker: int = 0  # id of the worker whose vector is encoded
     weights: Sequence[Tensor] = ()  # of the segment's layers, before the step
     local_rate: float | None = None  # mean rate of the local steps since the last exchange; None without them
+    fragments: int = 1  # sets of layers that are exchanged in turn, one in each step
 
     def layers(self, x: Tensor) -> Sequence[Tensor]:
         """The layers of ``x`` [d], in order; one layer if there are no shapes."""
         return x.split([math.prod(shape) for shape in self.shapes] or [x.numel()])
+
+    @property
+    def exchange(self) -> int:
+        """Number of exchanges of the segment before this one, if no step is skipped."""
+        return self.number // self.fragments
 
     @property
     def whole_epochs(self) -> int:

@@ -10,6 +10,7 @@ import torch
 from command_line import command
 from resuming import assert_same, config_of, crash_after, timeless, train
 
+from compressors.core.fields import INDICES, KINDS
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
 from trainers.local import fragments_of
@@ -188,6 +189,24 @@ def test_a_density_is_that_of_what_is_exchanged(tmp_path: Path, fragments: int) 
             assert record["compression/density_mean"] == pytest.approx(0.1, rel=0.02)
     for layer in found["summary"]["layers"].values():
         assert layer["density_mean"] == max(1, int(0.1 * layer["elements"])) / layer["elements"]
+
+
+def test_leaders_change_with_the_exchanges_of_a_fragment(tmp_path: Path) -> None:
+    """Each of 2 workers leads each of 2 fragments once in 4 steps, and sends as many indices."""
+    own = ("compressor=clt_k", "budget.density=0.1", "local.steps=2", "local.fragments=2")
+    tensors = train(config_of(tmp_path, *QUICK, *ADAMW, *own))["tensors"]
+    first, second = (tensors[f"worker/{worker}/ledger/total_bytes"].tolist() for worker in range(2))
+    assert first == second and first[KINDS.index(INDICES)] > 0
+
+
+def test_thresholds_are_searched_in_every_period_of_a_fragment(tmp_path: Path) -> None:
+    """With a period of 2, in the first and third exchange of both fragments, and not in the second."""
+    own = ("compressor=reused_threshold", "compressor.period=2", "budget.density=0.1", "trainer.log_every=1")
+    fragments = ("local.steps=2", "local.fragments=2", "trainer.steps=6")
+    records = train(config_of(tmp_path, *QUICK, *ADAMW, *own, *fragments))["records"]
+    found = [record["compression/density"] for record in records if "compression/density" in record]
+    searched = [abs(density - 0.1) < 0.001 for density in found]
+    assert searched == [True, True, False, False, True, True], found
 
 
 def test_fragments_are_of_equal_size_if_possible() -> None:

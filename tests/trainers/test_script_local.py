@@ -46,6 +46,10 @@ CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         {"compressor": "top_k", "density": 0.05, "steps": 2 * H, "fragments": 2},
     ),
     (
+        ("compressor=clt_k", "budget.density=0.05", f"local.steps={2 * H}", "local.fragments=2"),
+        {"compressor": "clt_k", "density": 0.05, "steps": 2 * H, "fragments": 2},
+    ),
+    (
         ("compressor=qsgd", "local.outer.lr=1", "local.outer.momentum=0", "local.outer.nesterov=false"),
         {"compressor": "qsgd", "outer": {"lr": 1, "momentum": 0, "nesterov": False}},
     ),

@@ -103,6 +103,7 @@ class LocalState:
         names = compression.layout.names
         fragments = fragments_of(compression.layout.sizes, settings.fragments)
         self.fragments = [[names[layer] for layer in fragment] for fragment in fragments]
+        compression.fragments = settings.fragments
         self._steps = torch.tensor(0)
         # Sum of the rates of the local steps since the last exchange
         self._rates = torch.tensor(0.0, dtype=torch.float64)

@@ -98,6 +98,7 @@ class CompressionState:
         self.skipped = 0  # steps skipped because a gradient was not finite
         self.learning_rate = 1.0 if learning_rate is None else learning_rate
         self.local_rate: float | None = None  # mean rate of the local steps before a synchronisation
+        self.fragments = 1  # sets of layers that are synchronised in turn
         self.epoch = 0.0
         self.inspect = inspect
         self.clip_norm = clip_norm
@@ -311,7 +312,11 @@ class CompressionState:
             self.close_step()
 
     def _reduce(self, gradients: dict[str, Tensor], segments: list[Segment]) -> None:
-        step = Step(self.seed, self.step, self.learning_rate, self.epoch, local_rate=self.local_rate)
+        step = Step(
+            *(self.seed, self.step, self.learning_rate, self.epoch),
+            local_rate=self.local_rate,
+            fragments=self.fragments,
+        )
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
         self.ledger.record(reduced)
         if self.inspect is not None:

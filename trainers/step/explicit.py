@@ -102,7 +102,11 @@ class ExplicitStep:
         computed = now(self.layout.device)
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
-        reducer_step = Step(self.seed, step, learning_rate, epoch, local_rate=self.workers.local_rate)
+        reducer_step = Step(
+            *(self.seed, step, learning_rate, epoch),
+            local_rate=self.workers.local_rate,
+            fragments=self.workers.num_fragments,
+        )
         with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
             inputs = inputs_of(segments)
             if len(inputs) < self.num_segments:

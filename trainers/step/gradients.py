@@ -32,6 +32,7 @@ class GradientSource(Protocol):
     checks: bool  # whether it checks that gradients are finite; otherwise the reduction must check
     measured: Mapping[str, float]  # metrics of the last step with ``measure``, for its record
     local_rate: float | None  # mean rate of the last step's local steps; None if it has none
+    num_fragments: int  # sets of layers of which ``segments`` has one after each step, in turn
 
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
         """Compute the gradients of ``batches`` into ``segments``; return the losses [W] if ``measure``.
@@ -66,6 +67,7 @@ class WorkerGradients:
         self.checks |= self.clip_norm is not None  # clipping needs the norm, which shows NaN and infinity
         self.measured: Mapping[str, float] = {}
         self.local_rate: float | None = None
+        self.num_fragments = 1
         self.carries: list[list[Carry]] = [[] for _ in self.communicator.local_workers]
         flat = self.layout.new_buffer(len(self.communicator.local_workers), aligned=True)  # [W, D]
         self.segments = self.layout.segments(flat)
@@ -177,6 +179,7 @@ class AnalyticGradients:
         self.checks = True
         self.measured: Mapping[str, float] = {}
         self.local_rate: float | None = None
+        self.num_fragments = 1
         self.carries: list[list[Carry]] = [[] for _ in self.communicator.local_workers]  # always empty
         with torch.inference_mode():
             self.flat = self.layout.new_buffer(len(self.communicator.local_workers))  # [W, D]

@@ -88,6 +88,7 @@ class PseudoGradients:
         self.carries: list[list[Any]] = [[] for _ in self.weights]
         self.measured: Mapping[str, float] = {}
         self.local_rate: float | None = None
+        self.num_fragments = settings.fragments
 
     def compute(self, batches: Iterator[Batches], step: int, measure: bool = True) -> Tensor:
         """Take the local steps from the workers' weights; return the mean loss of each worker, [W].
