@@ -216,6 +216,7 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
             "diagnostics=xi needs .* top_k or hard_threshold: .*; selection_error works with all compressors",
         ),
         ("reused_threshold", "gradient", {"xi": Xi()}, "diagnostics=xi needs .* or C is not one function"),
+        ("chunk_top_k", "gradient", {"xi": Xi()}, "diagnostics=xi needs aggregation=mean: a mean over"),
         ("none", "gradient", {"bound": Bound()}, "diagnostics=bound needs a lossy compressor"),
         ("top_k", "none", {"staleness": Staleness(ages=[1])}, "diagnostics=staleness needs feedback=ef"),
     ],

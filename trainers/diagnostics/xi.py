@@ -35,6 +35,8 @@ class Xi:
                 "hard_threshold: for others C(mean) is a new random draw or equal to mean C(p), or C is not "
                 "one function; selection_error works with all compressors"
             )
+        if traits.of_senders:
+            raise ValueError("diagnostics=xi needs aggregation=mean: a mean over senders is not that of C(p)")
 
     def measure(self, given: StepInput, reduced: Reduced, step: Step) -> dict[str, float]:
         """The ratio; empty if G is 0. The means of ``given`` were computed before the reduction."""
