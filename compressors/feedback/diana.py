@@ -33,6 +33,7 @@ class DIANA(EF21):
     needs_contraction = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         valid = self.alpha is None or (is_real(self.alpha) and 0 < self.alpha <= 1)
         require(valid, "DIANA.alpha", "in (0, 1], or null for 1 / (1 + omega)", self.alpha)
         method = self.innermost

@@ -10,14 +10,21 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Step, Traits, Wrapper
-from compressors.feedback.shifts import Shifts, differences, reduce_differences, zero_shifts
+from compressors.feedback.shifts import (
+    Shifts,
+    differences,
+    reduce_differences,
+    require_mean_over_all,
+    zero_shifts,
+)
 
 
 @dataclass(frozen=True)
 class EF21(Wrapper):
     """Reduces g - h. The mean of all h is the step's direction.
 
-    The compression error is ||g - h||^2 after the step. With a lossless method it is SGD.
+    The compression error is ||g - h||^2 after the step. With a lossless method it is SGD. Raises
+    ``ValueError`` for a method whose mean is over senders.
     """
 
     inner: Reducer
@@ -25,6 +32,9 @@ class EF21(Wrapper):
 
     keeps_residual = False
     needs_contraction = True
+
+    def __post_init__(self) -> None:
+        require_mean_over_all(self.inner)
 
     @property
     def is_idle(self) -> bool:

@@ -30,7 +30,13 @@ from compressors.api import (
     require,
     zeros_of,
 )
-from compressors.feedback.shifts import Shifts, differences, reduce_differences, zero_shifts
+from compressors.feedback.shifts import (
+    Shifts,
+    differences,
+    reduce_differences,
+    require_mean_over_all,
+    zero_shifts,
+)
 
 
 class Averages(NamedTuple):
@@ -47,7 +53,7 @@ class EF21SGDM(Wrapper):
 
     ``momentum`` is m and replaces the optimizer's momentum: the optimizer must be SGD with momentum 0. A
     larger one averages over more steps, about 1 / (1 - m). The compression error is ||v - h||^2 after the
-    step. Raises ``ValueError`` for a momentum outside [0, 1).
+    step. Raises ``ValueError`` for a momentum outside [0, 1) and a method whose mean is over senders.
     """
 
     inner: Reducer
@@ -60,6 +66,7 @@ class EF21SGDM(Wrapper):
     def __post_init__(self) -> None:
         valid = is_real(self.momentum) and 0 <= self.momentum < 1
         require(valid, "EF21SGDM.momentum", "in [0, 1)", self.momentum)
+        require_mean_over_all(self.inner)
 
     @property
     def traits(self) -> Traits:

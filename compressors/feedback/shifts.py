@@ -6,7 +6,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Shared, State, Step, zeros_of
+from compressors.api import (
+    Communicator,
+    Input,
+    Reduced,
+    Reducer,
+    Segment,
+    Shared,
+    State,
+    Step,
+    require,
+    zeros_of,
+)
 
 
 class Shifts(NamedTuple):
@@ -15,6 +26,12 @@ class Shifts(NamedTuple):
     believed: dict[str, Tensor]  # h, [W, d] per segment; the name is part of checkpoints
     mean: Shared  # of h over all n workers, [d] per segment
     inner: State
+
+
+def require_mean_over_all(inner: Reducer) -> None:
+    """Raise ``ValueError`` for a mean over senders: the server's sum of them is not the mean of h."""
+    rule = "mean under feedback by shifts, such as ef21: the server adds the means to its mean of all h"
+    require(not inner.traits.of_senders, "aggregation", rule, "senders")
 
 
 def zero_shifts(inner: Reducer, segments: list[Segment]) -> Shifts:

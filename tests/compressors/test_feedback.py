@@ -1,6 +1,7 @@
 """Feedback: each kind against its definition, and properties that hold for all kinds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,9 +12,11 @@ from processes import run_in_processes
 from shifting import results
 from torch import Tensor
 
-from compressors.api import Codec, Reducer, Segment, Step, inputs_of
+from compressors.api import Codec, Reducer, Segment, Step, Wrapper, inputs_of
 from compressors.build import build_reducer
 from compressors.chain import Chain
+from compressors.chunk_top_k import ChunkTopK
+from compressors.demo import DeMo
 from compressors.feedback import EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD
@@ -192,6 +195,15 @@ def test_another_momentum_or_optimizer_is_refused(kind: type, name: str) -> None
         reducer.check(plan(momentum=0.9))
     with pytest.raises(ValueError, match=rf"optimizer must be SGD under feedback={name}"):
         reducer.check(plan(optimizer="Adam"))
+
+
+@pytest.mark.parametrize("feedback", [EF21, EF21SGDM])
+@pytest.mark.parametrize("method", [ChunkTopK(), DeMo()])
+def test_shifts_need_a_mean_over_all_workers(feedback: type[Wrapper], method: Codec | Reducer) -> None:
+    """With equal gradients in each step the direction would end up to W times too long."""
+    with pytest.raises(ValueError, match="aggregation must be mean under feedback by shifts, such as ef21"):
+        build_reducer(method, D, feedback)
+    build_reducer(replace(method, aggregation="mean"), D, feedback)
 
 
 @pytest.mark.parametrize(
