@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from data.checks import is_number, require_flag, shown
+from data.stratified import by_label
 
 PARTITIONS = ("iid", "contiguous", "by_label", "dirichlet")
 RESHARDS = ("never", "epoch")
@@ -77,8 +78,7 @@ def split(
 def _dirichlet(targets: Tensor, workers: int, generator: torch.Generator, alpha: float) -> list[Tensor]:
     rng = np.random.default_rng(generator.initial_seed())  # torch's Dirichlet takes no generator
     shards: list[list[Tensor]] = [[] for _ in range(workers)]
-    for label in targets.unique():
-        members = (targets == label).nonzero().squeeze(1)
+    for members in by_label(targets):
         members = members[torch.randperm(len(members), generator=generator)]
         shares = rng.dirichlet([alpha] * workers)
         cuts = (shares.cumsum()[:-1] * len(members)).round().astype(int).tolist()

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from compressors.core.randomness import generator
 from data.partition import PARTITIONS, Sharing, split
@@ -66,6 +67,25 @@ def test_dirichlet_shares_have_the_mean_and_variance_of_the_distribution(alpha: 
     shares = counts(targets, shards_of(targets, 4, "dirichlet", alpha)) / 50
     assert shares.mean(1).tolist() == pytest.approx([0.25] * 4, abs=0.06)  # three standard errors
     assert shares.var().item() == pytest.approx(3 / 16 / (4 * alpha + 1), rel=0.1, abs=1 / 12 / 50**2 * 2)
+
+
+class Work(TorchDispatchMode):
+    """Counts the entries of all tensors that operations read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.entries += sum(part.numel() for part in args if isinstance(part, Tensor))
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_work_of_dirichlet_does_not_grow_with_the_number_of_labels_times_samples() -> None:
+    targets = torch.randint(1000, (4000,), generator=torch.Generator().manual_seed(0), dtype=torch.int32)
+    with Work() as work:
+        shards_of(targets, 4, "dirichlet")
+    assert work.entries < 50 * len(targets)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
