@@ -79,6 +79,11 @@ def image_folder(
             else:
                 samples = (read([paths[i] for i in places.tolist()]) for places in chunks)
             found = _mean_and_std(torch.stack([*map(_histograms, samples)]).sum(0))
+            if std is None and 0 in found[1]:
+                channel = found[1].index(0)
+                raise ValueError(
+                    f"data.std must be given: channel {channel} of the training images is constant"
+                )
             mean, std = mean or found[0], std or found[1]
     padding = 0 if crops else min(reader.height, reader.width) // 8
     common: dict[str, Any] = {
@@ -152,9 +157,6 @@ def _mean_and_std(histograms: Tensor) -> tuple[tuple[float, ...], tuple[float, .
     shares = histograms.double() / histograms.sum(1, keepdim=True)
     mean = shares @ levels
     std = (shares * (levels - mean[:, None]) ** 2).sum(1).sqrt()
-    constant = (std == 0).nonzero().flatten().tolist()
-    if constant:
-        raise ValueError(f"data.std must be given: channel {constant[0]} of the training images is constant")
     return tuple(mean.tolist()), tuple(std.tolist())
 
 

@@ -238,6 +238,8 @@ def test_constant_images_have_no_std(tmp_path: Path) -> None:
         (tmp_path / "few" / place).mkdir(parents=True)
         Image.new("L", (4, 4), 7).save(tmp_path / "few" / place / "0.png")
     message("data.std must be given", "channel 0", error=ValueError, name="few", root=str(tmp_path))
+    found = image_folder(name="few", root=str(tmp_path), std=[0.5])
+    assert (found.mean, found.std) == ((7 / 255,), (0.5,))
 
 
 def test_other_formats_are_read(tmp_path: Path) -> None:
