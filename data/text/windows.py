@@ -31,8 +31,12 @@ class WindowBatch(NamedTuple):
 class NextInWindow:
     """Mean cross entropy per token; perplexity, its exponential; bits per byte of the text.
 
-    A model is called with tokens [B, T] and None, and returns logits [B, T, V] and a state that is not used.
+    Words have no bits per byte: ``<unk>`` and white space do not give the text back, so a smaller vocabulary
+    would seem better. A model is called with tokens [B, T] and None, and returns logits [B, T, V] and a state
+    that is not used.
     """
+
+    gives_text_back: bool = True  # whether the tokens determine the text
 
     num_sums = 3
     higher_is_better: ClassVar[frozenset[str]] = frozenset()
@@ -54,8 +58,10 @@ class NextInWindow:
     def summarise(self, sums: Tensor) -> dict[str, float]:
         """Metrics from the sum of ``measure`` over batches."""
         loss = sums[0] / sums[1]
-        bits_per_byte = (sums[0] / math.log(2) / sums[2]).item()
-        return {"loss": loss.item(), "perplexity": loss.exp().item(), "bits_per_byte": bits_per_byte}
+        found = {"loss": loss.item(), "perplexity": loss.exp().item()}
+        if self.gives_text_back:
+            found["bits_per_byte"] = (sums[0] / math.log(2) / sums[2]).item()
+        return found
 
 
 @dataclass(frozen=True)
@@ -111,10 +117,9 @@ class WindowDataset:
     train: Windows
     held_out: dict[str, Windows]
     num_tokens: int  # V
+    task: NextInWindow
     partition: str
     extra_facts: dict[str, Any]  # facts besides the sizes, for summary.json
-
-    task = NextInWindow()
 
     def __post_init__(self) -> None:
         if self.partition not in ("iid", "contiguous"):
@@ -191,6 +196,7 @@ def window_dataset(
         train=windows.pop("train").full(),
         held_out=windows,
         num_tokens=cut.num_tokens,
+        task=NextInWindow(gives_text_back=tokens != "word"),
         partition=partition,
         extra_facts={"name": corpus.name, "tokens": tokens, "length": length} | extra_facts,
     )

@@ -98,6 +98,13 @@ def test_measures_are_those_of_a_plain_computation(chunk: int) -> None:
     assert memory is None and loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
+def test_words_have_no_bits_per_byte() -> None:
+    """With two special words and "b" alone, nearly every word would be a cheap ``<unk>``."""
+    data = build(tokens="word", vocabulary_size=3)
+    sums = data.task.measure(Table(data.num_tokens), data.held_out_batch("test", torch.arange(2)))
+    assert data.task.summarise(sums).keys() == {"loss", "perplexity"}
+
+
 def test_workers_share_the_windows_and_read_them_in_random_order() -> None:
     data = build()
     batches = data.loader(2, range(2), None, partial(generator, 0)).batches(0)
