@@ -42,9 +42,9 @@ def penn_treebank(
 def python_docs(*, objective: str = "next_token", **settings: Any) -> LanguageDataset:
     """Python's language reference (``corpora.python_docs``), in words and punctuation marks.
 
-    Settings as in ``wikitext2``, but the defaults are lower case and a vocabulary of 2,000 words. If the
-    vocabulary had every training word, ``<unk>`` would not be trained, but held-out topics have many
-    unknown words.
+    Settings as in ``wikitext2``, but the defaults of next_token, and of windows of words, are lower case and
+    a vocabulary of 2,000 words. If the vocabulary had every training word, ``<unk>`` would not be trained,
+    but held-out topics have many unknown words.
     """
     return _dataset(
         python_docs_corpus(),
@@ -85,6 +85,8 @@ def _dataset(
         return masked_dataset(corpus, **given)
     if objective == "windows":
         _refuse_settings_without_effect(given, window_dataset, objective)
+        if given.get("tokens") == "word":
+            given = (defaults or {}) | given
         return window_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
     _refuse_settings_without_effect(given, next_token_dataset, objective)
     given = (defaults or {}) | given

@@ -64,6 +64,9 @@ def test_python_docs_need_no_files() -> None:
     everything = python_docs(vocabulary_size=10**6, lowercase=False)
     assert everything.num_words > found.num_words
     assert everything.facts()["train_unknown"] == 0
+    in_windows = python_docs(objective="windows", tokens="word")
+    assert in_windows.model_arguments() == found.model_arguments()
+    assert in_windows.facts()["train_windows"] == len(found.train) // 128
 
 
 @pytest.mark.parametrize(
