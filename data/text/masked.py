@@ -83,6 +83,7 @@ class MaskedDataset:
     held_out: dict[str, "HeldOutBlocks"] = field(init=False)
 
     task = MaskedUnits()
+    objective = "masked"
 
     def __post_init__(self) -> None:
         if self.partition not in ("iid", "contiguous"):

@@ -82,6 +82,8 @@ class NextTokenDataset:
     extra_facts: dict[str, Any]  # facts besides the sizes, for summary.json
     held_out: dict[str, HeldOutColumns] = field(init=False)
 
+    objective = "next_token"
+
     def __post_init__(self) -> None:
         require_count("data.bptt", self.bptt)
         require_count("data.evaluation_columns", self.evaluation_columns)

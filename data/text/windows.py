@@ -121,6 +121,8 @@ class WindowDataset:
     partition: str
     extra_facts: dict[str, Any]  # facts besides the sizes, for summary.json
 
+    objective = "windows"
+
     def __post_init__(self) -> None:
         if self.partition not in ("iid", "contiguous"):
             raise ValueError(

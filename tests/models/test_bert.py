@@ -195,14 +195,17 @@ def test_bad_settings_are_refused(settings: dict, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "remedy"),
     [
-        ("model=bert", "data=digits"),
-        ("model=bert", "data=python_docs"),
-        ("model=lstm", "data=python_docs", "data.objective=masked"),
+        (("model=bert", "data=digits"), "data must be one of sst2"),
+        (("model=bert", "data=python_docs"), "data.objective must be masked"),
+        (
+            ("model=lstm", "data=python_docs", "data.objective=masked"),
+            "data.objective must be next_token or windows",
+        ),
     ],
 )
-def test_models_that_do_not_go_with_the_data(overrides: tuple[str, ...]) -> None:
+def test_models_that_do_not_go_with_the_data(overrides: tuple[str, ...], remedy: str) -> None:
     config = resolved(*overrides)
-    with pytest.raises(ValueError, match="cannot be trained on the data of"):
+    with pytest.raises(ValueError, match=f"cannot be trained on the data of .*; {remedy}$"):
         build_training(config, Communicator(config["workers"]), torch.device("cpu"))

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from functools import partial
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
 import yaml
@@ -99,26 +99,43 @@ def _require_match(settings: Config, data: str, arguments: set[str]) -> None:
     model = settings["_target_"]
     parameters = parameters_of(model)
     if not arguments <= parameters.keys():
-        fitting = ", ".join(_fitting_data(parameters))
-        remedy = f"; data must be one of {fitting}" if fitting else ""
         own, theirs = (target.rpartition(".")[2] for target in (model, data))
-        raise ValueError(f"{own} cannot be trained on the data of {theirs}{remedy}")
+        raise ValueError(f"{own} cannot be trained on the data of {theirs}{_remedy(data, parameters)}")
     decided = sorted(arguments & settings.keys())
     if decided:
         raise ValueError(f"model.{decided[0]} has no effect: the dataset sets this argument")
 
 
-def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """The choices of conf/data whose default settings provide the arguments of a model.
+def _remedy(data: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+    """The end of an error: the objectives of the same ``data`` that fit a model, or else the data that do."""
+    fitting = [kind for kind in _kinds_of(data) if hasattr(kind, "objective") and _fits(kind, parameters)]
+    if fitting:
+        return f"; data.objective must be {' or '.join(kind.objective for kind in fitting)}"
+    choices = ", ".join(_fitting_data(parameters))
+    return f"; data must be one of {choices}" if choices else ""
 
-    A dataset's class declares its arguments in the return type of ``model_arguments`` (``data.protocols``).
-    """
-    required = {name for name, p in parameters.items() if p.default is p.empty}
+
+def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The choices of conf/data whose default settings provide the arguments of a model."""
     found = []
     for path in sorted((CONF / "data").glob("*.yaml")):
-        returned = get_type_hints(named(yaml.safe_load(path.read_text())["_target_"]))["return"]
-        default = (*get_args(returned), returned)[0]  # the first of several kinds
-        provided = get_type_hints(get_type_hints(default.model_arguments)["return"]).keys()
-        if required <= provided <= parameters.keys():
+        default = _kinds_of(yaml.safe_load(path.read_text())["_target_"])[0]
+        if _fits(default, parameters):
             found.append(path.stem)
     return found
+
+
+def _kinds_of(data: str) -> tuple[Any, ...]:
+    """The classes of datasets that a factory returns, that of its default settings first."""
+    returned = get_type_hints(named(data)).get("return")
+    return get_args(returned) or (returned,)
+
+
+def _fits(kind: Any, parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether datasets of a class provide the arguments of a model.
+
+    The class declares its arguments in the return type of ``model_arguments`` (``data.protocols``).
+    """
+    required = {name for name, p in parameters.items() if p.default is p.empty}
+    provided = get_type_hints(get_type_hints(kind.model_arguments)["return"]).keys()
+    return required <= provided <= parameters.keys()
