@@ -11,7 +11,7 @@ from results.compare.statistics import ERROR, holm
 from results.read.matching import by_key
 from results.read.naming import part_name
 from results.read.run import Run
-from results.studies.cifar10.sections import NONE, OWN_RATES, WHOLE, by_section
+from results.studies.cifar10.sections import NONE, WHOLE, by_section
 from results.studies.cifar10.top_k_beside import NEAR, ratio_of_bytes
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores
@@ -135,8 +135,9 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     told |= {"in_pairs": (TOTAL, WORST, GAP, REGRET), "pairs": _pairs(of[CIFAR10])}
     fed = [run for run in of[OWN] if run.subject.startswith(FEEDBACK)]
     scoped = [run for run in of[OWN] if run not in fed]
-    told |= {"trained": of[OWN], "scoped": scoped, "scopes": by_key(scoped, _scope_of)}
-    told["fed"] = by_key([run for run in fed if run.seed != TUNING_SEED], _feedback_of)
+    seeded = [run for run in fed if run.seed != TUNING_SEED]
+    told |= {"trained": scoped + seeded, "scoped": scoped, "scopes": by_key(scoped, _scope_of)}
+    told["fed"] = by_key(seeded, _feedback_of)
     told["rates"] = sorted({_rate_of(run) for run in fed})
     told["fed_at"] = {(_feedback_of(run), _rate_of(run)): run for run in fed if run.seed == TUNING_SEED}
     told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
@@ -277,11 +278,11 @@ def agreeing(pairs: Sequence[Pair], measure: Measure) -> int:
 
 
 def _pairs(runs: Sequence[Run]) -> list[Pair]:
-    """Methods at the section's one rate beside its Top-k of each layer whose bytes are within ``NEAR``."""
+    """Methods of every section beside its Top-k of each layer whose bytes are within ``NEAR`` of theirs."""
     found = []
     for section, methods in by_section(runs).items():
         for top_k, theirs in methods.items():
-            if section == OWN_RATES or not top_k.startswith("Top-k") or top_k.endswith(WHOLE):
+            if not top_k.startswith("Top-k") or top_k.endswith(WHOLE):
                 continue
             found += [
                 Pair(section, label, own, top_k, theirs)

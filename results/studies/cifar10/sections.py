@@ -15,7 +15,6 @@ MATCHED = {  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
 }
 WHOLE = ", whole model"
 NONE = "none"
-OWN_RATES = "own rates"  # each method at the best of the rates tried for it; in fp32
 WORKERS = (1, 2, 4, 8, 16)
 _TOLD = yaml.safe_load((ROOT / PAGES / "cifar10/study.yaml").read_text(encoding="utf-8"))
 SECTIONS: dict[str, list[str]] = _TOLD["sections"]
@@ -30,7 +29,7 @@ def section_of(run: Run) -> str:
     if config["model"]["_target_"].endswith("resnet18"):
         return "resnet18, short warm-up" if config["schedule"]["warmup_epochs"] < 5 else "resnet18"
     if config["trainer"]["precision"] == "fp32":
-        return "precision" if run.compressor == NONE else OWN_RATES
+        return "precision"
     if config["trainer"]["epochs"] == 10:
         return "ten epochs"
     if config["trainer"]["epochs"] != 5:

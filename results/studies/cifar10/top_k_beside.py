@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import FEWEST_SEEDS
-from results.studies.cifar10.sections import NONE, OWN_RATES, WHOLE, Methods
+from results.studies.cifar10.sections import NONE, WHOLE, Methods
 from results.studies.kit import Seeds
 from results.studies.looks import Look
 
@@ -39,7 +39,7 @@ def looks_of(
     look: Callable[..., Look | None], measure: Measure, found: Mapping[str, Methods]
 ) -> Iterator[Look | None]:
     """The comparisons with ``none`` and Top-k that have enough common seeds, by ``look`` of the engine."""
-    for section in ("ten epochs", OWN_RATES, "main"):
+    for section in ("ten epochs", "main"):
         for label, own in found[section].items():
             for other in (NONE, top_k_beside(label, own, found[section])):
                 theirs = found[section].get(other or "", {})
