@@ -59,12 +59,12 @@ def said(measure: Measure, runs: Sequence[Run]) -> str:
 
 
 def axis(measure: Measure, log: bool, values: Iterable[float | None]) -> dict[str, Any]:
-    """An axis for these values; None is a gap."""
+    """An axis for these values; None is a gap, and so is a value up to 0 on a logarithmic axis."""
     drawn = {"title": {"text": plain(measure.label)}, "zeroline": False, "exponentformat": "power"}
     if not log:
         return drawn | {"type": "linear"}
-    finite = [value for value in values if value is not None]
-    decades = math.log10(max(finite)) - math.log10(min(finite)) if finite else 0
+    drawable = [value for value in values if value is not None and value > 0]
+    decades = math.log10(max(drawable)) - math.log10(min(drawable)) if drawable else 0
     if decades > 1:  # by default plotly labels more ticks than fit in a narrow figure
         drawn["dtick"] = "D2" if decades < FEW_DECADES else math.ceil(decades / MOST_POWERS)
     return drawn | {"type": "log"}

@@ -164,6 +164,17 @@ def test_a_step_without_a_metric_has_no_point(tmp_path: Path) -> None:
     assert "NaN" not in json.dumps(figures_in(page)) and 'data-sort="nan"' not in page
 
 
+def test_a_seed_that_sends_nothing_in_a_step_is_no_error(tmp_path: Path) -> None:
+    """Its dot is at 0, which the logarithmic axis of the others does not show."""
+    for seed, densities in enumerate(((0.1, 0.01, 0.001), (0.1, 0.0, 0.0))):
+        steps = zip((1, 2, 3), densities, strict=True)
+        records = [{"step": step, "compression/density": density} for step, density in steps]
+        write_run(tmp_path / "runs", seed=seed, records=records)
+    figures = figures_in(page_of(tmp_path / "runs", to=tmp_path / "page.html")).values()
+    (axis,) = (f["layout"]["yaxis"] for f in figures if "density, %" in f["layout"]["yaxis"]["title"]["text"])
+    assert axis["type"] == "log" and axis["dtick"] == "D2"
+
+
 def test_a_run_that_cannot_be_shown_is_named_on_the_page(tmp_path: Path) -> None:
     write_run(tmp_path / "runs")
     write_run(tmp_path / "runs", seed=1, summary={"test/accuracy": float("nan")})
