@@ -144,7 +144,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     )
     return Section(
         title,
-        tuple(_facts(next(iter(methods.values()))[0])),
+        tuple(_facts([run for seeds in methods.values() for run in seeds])),
         tuple(of_group),
         (*costs(group), *break_even(group)),
         tuple(rows),
@@ -219,14 +219,20 @@ def _title(subject: str, own: dict[str, Value]) -> str:
     return ", ".join([subject, *words])
 
 
-def _facts(run: Run) -> list[str]:
-    """The size of the runs, the facts of their data, and the first quality."""
+def _facts(runs: Sequence[Run]) -> list[str]:
+    """The size of the runs, the facts of their data, and the first quality of the first run.
+
+    Runs that are compared across a setting may have several sizes; facts in which their data differ are left
+    out.
+    """
+    run = runs[0]
     facts = [] if "workers" in run.across else [f"{run.config.get('workers')} workers"]
-    if elements := num_parameters(run):
-        facts.append(f"{elements:,} parameters")
-    if "step" in run.summary:
-        facts.append(f"{run.summary['step']:,} steps")
-    data = run.summary.get("data", {})
+    if elements := {number for each in runs if (number := num_parameters(each))}:
+        facts.append(f"{_range(elements)} parameters")
+    if steps := {each.summary["step"] for each in runs if "step" in each.summary}:
+        facts.append(f"{_range(steps)} steps")
+    of_runs = [each.summary.get("data", {}) for each in runs]
+    data = {name: value for name, value in of_runs[0].items() if all(of.get(name) == value for of in of_runs)}
     facts += [
         f"{name} {_plain(value)}" for name, value in data.items() if not isinstance(value, (dict, list))
     ]
@@ -237,7 +243,7 @@ def _facts(run: Run) -> list[str]:
             f"The first validation perplexity of {name_of(run)}, seed {run.seed}, is {first.iloc[0]:.1f}, "
             f"after {first.index[0]} steps."
         )
-    name = data.get("name")
+    name = str(data.get("name"))
     if name in PROBLEMS and "problem" in run.summary and run.config["model"].get("offset") == OFFSETS[name]:
         pairs = zip(
             ("L", "f(x0)", "f*"), ("smoothness", "start_value", "optimum_value"), PROBLEMS[name], strict=True
@@ -248,6 +254,11 @@ def _facts(run: Run) -> list[str]:
         )
         lines.append(f"The problem: {', '.join(said)}.")
     return lines
+
+
+def _range(numbers: set[int]) -> str:
+    """One number, or the smallest and the largest of several."""
+    return " to ".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
 
 
 def _plain(value: object) -> str:

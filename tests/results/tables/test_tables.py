@@ -11,7 +11,7 @@ from results_commands import command_of_results
 from run_folders import NUM_PARAMETERS, write_run
 
 from results.compare.comparison import compare
-from results.read.folders import read_runs
+from results.read.folders import compared_across, read_runs
 from results.tables.formats import comma_separated, latex, markdown
 
 main = command_of_results("table")
@@ -132,6 +132,14 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
     write_run(tmp_path, name="another-top_k", workers=2, scope="global")
     titles = [section.title for section in compare(read_runs([tmp_path]))]
     assert titles == ["another", *(f"mlp-digits, workers {workers}" for workers in (2, 8, 16))]
+
+
+def test_facts_of_runs_compared_across_a_setting_are_those_of_all(tmp_path: Path) -> None:
+    for workers, steps in ((2, 60), (4, 30)):
+        data = {"name": "digits", "rows_per_worker": 10 * steps}
+        write_run(tmp_path, workers=workers, summary={"step": steps, "data": data})
+    text = markdown(compare(compared_across(read_runs([tmp_path]), "workers")))
+    assert f"\n\n{NUM_PARAMETERS:,} parameters, 30 to 60 steps, name digits.\n" in text
 
 
 def test_versions_of_the_code_are_marked(output: Path) -> None:
