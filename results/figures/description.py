@@ -116,6 +116,8 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
         for method, curve in drawn.items()
     )
     notes = _running(methods, y) if y.noisy else []
+    if x_scale.logarithmic:  # a curve may begin at 0
+        notes += _absent(x, {method: curve.x for method, curve in drawn.items()})
     if y_scale.logarithmic:
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
     on_intervals, equal = _on_intervals(lines, seeds, y, 1, y_scale)
@@ -211,11 +213,16 @@ def families_of(methods: Methods) -> list[list[str]]:
 
 def off_the_axis(what: Metric, means: Mapping[str, np.ndarray]) -> list[str]:
     """Notes on the methods without values above 0, and on gaps, on a logarithmic axis."""
-    absent = [method for method, mean in means.items() if not (mean > 0).any()]
-    notes = [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
+    notes = _absent(what, means)
     if any((mean > 0).any() and (mean <= 0).any() for mean in means.values()):
         notes.append(f"Gaps are where {what.title} is 0, which the logarithmic axis does not show.")
     return notes
+
+
+def _absent(what: Metric, values: Mapping[str, np.ndarray]) -> list[str]:
+    """A note on the methods without values above 0, on a logarithmic axis."""
+    absent = [method for method, own in values.items() if not (own > 0).any()]
+    return [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
 
 
 def is_number(value: Any) -> bool:

@@ -9,7 +9,7 @@ from run_folders import write_run
 
 from results.figures import description, metrics, sheet
 from results.figures.groups import groups
-from results.read.folders import read_runs
+from results.read.folders import compared_across, read_runs
 from results.report.facts import pages_of, series_of
 from results.report.interactive_figures import figures_of
 
@@ -86,3 +86,19 @@ def test_an_interval_ends_at_the_panel_and_is_left_out_below_three_seeds(tmp_pat
     )
     assert all(line.marks[0].y_interval is None for line in panels["two"].lines)
     assert "No interval of fewer than three seeds." in panels["two"].notes
+
+
+def test_a_curve_without_bytes_is_named_where_they_are_logarithmic(tmp_path: Path) -> None:
+    """A single worker sends nothing."""
+    for workers in (1, 2):
+        for density in (0.001, 0.1):
+            records = [
+                {"step": step, "train/loss": 1.0, "comm/link_bytes_sent_total": 1e9 * density * (workers - 1)}
+                for step in (1, 2)
+            ]
+            write_run(tmp_path, workers=workers, settings={"density": density}, records=records)
+    (group,) = groups(compared_across(read_runs([tmp_path]), "workers"))
+    panel = description.curves(group.methods, metrics.BYTES, metrics.LOSS, 100)
+    assert panel.x.scale.logarithmic
+    absent = "top_k, density 0.1 %, workers 1; top_k, density 10 %, workers 1"
+    assert panel.notes[0] == f"{absent}: bytes on the link 0, not on the logarithmic axis."
