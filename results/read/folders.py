@@ -97,7 +97,8 @@ def with_numbers(runs: Iterable[Run], needs: Sequence[str]) -> list[Run]:
     kept = []
     for run in runs:
         if lacking := [name for name in needs if name not in run.summary]:
-            left_out(run.path, f"its summary has no {lacking[0]}; an earlier version of this project ran it")
+            why = "it has other data or diagnostics, or an earlier version of this project ran it"
+            left_out(run.path, f"its summary has no {lacking[0]}; {why}")
         else:
             kept.append(run)
     return kept

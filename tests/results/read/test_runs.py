@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from run_folders import sign, write_run
 
-from results.read.folders import compared_across, finished_runs, read_runs
+from results.read.folders import compared_across, finished_runs, read_runs, with_numbers
 from results.read.matching import by_key, by_method, by_setting, latest, warnings
 from trainers.identity.identity import Origin, identify
 
@@ -44,6 +44,16 @@ def test_a_failed_run_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture)
     path = write_run(tmp_path, summary={"status": "failed", "error": "no file"})
     assert read_runs([tmp_path]) == []
     assert capsys.readouterr().err == f"left out {path}: its status is 'failed', no file\n"
+
+
+def test_a_run_without_a_number_is_left_out_with_the_possible_reasons(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Digits have no perplexity, in any version of the code."""
+    path = write_run(tmp_path)
+    assert with_numbers(read_runs([tmp_path]), ["test/perplexity"]) == []
+    why = "it has other data or diagnostics, or an earlier version of this project ran it"
+    assert capsys.readouterr().err == f"left out {path}: its summary has no test/perplexity; {why}\n"
 
 
 def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> None:
