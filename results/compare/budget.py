@@ -17,6 +17,7 @@ run.py -m budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at eq
 """
 
 import argparse
+import json
 import math
 import os
 import re
@@ -142,7 +143,11 @@ def _first_value(given: Pilot, knob: Knob) -> float:
 
 
 def as_yaml(settings: Sequence[str], found: Match, methods: Sequence[str], command: str) -> str:
-    """A choice of the group ``budget`` with the ``settings`` of both methods, as budget.density=VALUE."""
+    """A choice of the group ``budget`` with the ``settings`` of both methods, as budget.density=VALUE.
+
+    Its schedule is that of the pilots. Raises ``ValueError`` for a pilot's config that cannot be read.
+    """
+    schedule = run_files.read_config(Path(found.given.folder))["budget"].get("schedule", "constant")
     values = dict(word.removeprefix("budget.").split("=") for word in settings)
     pairs = zip(methods, (found.given, found.found), strict=True)
     sent = "; ".join(f"{name} {pilot.sent:,.0f}, density {pilot.density:.4%}" for name, pilot in pairs)
@@ -152,7 +157,7 @@ def as_yaml(settings: Sequence[str], found: Match, methods: Sequence[str], comma
         f"# after {found.pilots} pilots.\n"
         f"density: {values['density']}\n"
         f"threshold: {values['threshold']}\n"
-        "schedule: constant\n"
+        f"schedule: {schedule if isinstance(schedule, str) else json.dumps(schedule)}\n"
     )
 
 

@@ -96,6 +96,16 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.usefixtures("warm_pilots")
+def test_a_written_budget_has_the_schedule_of_the_pilots(tmp_path: Path) -> None:
+    """Without it, Top-k would send a tenth of the bytes to which the threshold was matched."""
+    small = ["model=mlp", "model.hidden=[8]", "workers=2", "trainer.epochs=5", "trainer.batch_size=256"]
+    target = tmp_path / "matched.yaml"
+    words = [*small, "budget=warm_up", f"output={tmp_path}", "--density", "0.01", "--tolerance", "0.5"]
+    assert main([*words, "--to", str(target)]) == 0
+    assert yaml.safe_load(target.read_text())["schedule"] == "exponential"
+
+
+@pytest.mark.usefixtures("warm_pilots")
 def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
     """An all-gather sends a worker's bytes to the 3 other workers."""
     small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
