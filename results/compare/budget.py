@@ -13,7 +13,8 @@ that a worker hands to collectives. A pilot, which tries one setting, is therefo
 override `trainer.steps=N` makes it shorter and the match less exact. Each pilot has a normal run folder, so a
 finished pilot is not run again. The command prints the settings, the bytes of both methods and their
 difference. With --to it writes a density and a threshold as a choice of the group `budget`. Then `python
-run.py -m budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
+run.py -m budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes. An experiment that
+sets one of both itself overrides the choice; a warning then says what else to type.
 """
 
 import argparse
@@ -161,6 +162,28 @@ def as_yaml(settings: Sequence[str], found: Match, methods: Sequence[str], comma
     )
 
 
+def overridden(settings: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Those of ``settings``, as budget.density=VALUE, that an experiment in ``overrides`` sets otherwise.
+
+    An experiment is merged after the choice of the group ``budget``, so without a choice its values are left.
+    """
+    words = [word for word in overrides if word.lstrip("+").partition("=")[0].partition(".")[0] != "budget"]
+    command = [sys.executable, "run.py", *words, "~budget", "--cfg", "job", "--package", "budget"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Commands() as commands:
+        done = commands.run(command, dict(os.environ), cwd=ROOT, **pipes)
+    left = {f"budget.{key}": value for key, value in re.findall(r"^(\w+): (.*)$", done.stdout, re.M)}
+    pairs = [(word, *word.split("=")) for word in settings]
+    return [word for word, key, value in pairs if key in left and not _is_equal(left[key], value)]
+
+
+def _is_equal(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:  # null, or a reference to another setting
+        return False
+
+
 def main(arguments: list[str] | None = None) -> int:
     own = parser("budget", __doc__)
     own.add_argument("overrides", nargs="*", help="what is trained: overrides of run.py")
@@ -231,6 +254,12 @@ def _work(options: argparse.Namespace) -> None:
         command += ["--match handed"] * (found.by == "handed")
         write_over(options.to, as_yaml(settings, found, (name, other), " ".join(command)))
         print(options.to)
+        if lost := overridden(settings, options.overrides):
+            print(
+                f"warning: the experiment's own budget overrides budget={options.to.stem}: type also "
+                f"{' '.join(lost)}",
+                file=sys.stderr,
+            )
     if abs(found.mismatch) > options.tolerance:
         raise PilotError(f"no setting came within {options.tolerance:.1%}")
 

@@ -106,6 +106,15 @@ def test_a_written_budget_has_the_schedule_of_the_pilots(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("warm_pilots")
+def test_what_an_experiment_sets_otherwise_is_found() -> None:
+    """experiment=quick has a density of 0.01, which is merged after the choice of a budget."""
+    written = ["budget.density=0.02", "budget.threshold=0.04"]
+    assert budget.overridden(written, ["experiment=quick", "budget=warm_up"]) == written[:1]
+    assert budget.overridden(["budget.density=0.01", written[1]], ["experiment=quick"]) == []
+    assert budget.overridden(written, ["model=mlp", "budget.schedule=exponential"]) == []
+
+
+@pytest.mark.usefixtures("warm_pilots")
 def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
     """An all-gather sends a worker's bytes to the 3 other workers."""
     small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
