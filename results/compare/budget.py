@@ -225,6 +225,8 @@ def _work(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--to takes methods whose knobs are {' and '.join(BUDGETS)}, got {' and '.join(keys)}"
         )
+    if options.to is not None and value is None:
+        raise ValueError(f"--to writes the value of {name}: give it as --given {name}=VALUE")
     for word in options.overrides:
         if word.lstrip("+").partition("=")[0] in ("compressor", *keys):
             raise ValueError(f"{word} has no effect: pilots train {name} and {other} with their own settings")

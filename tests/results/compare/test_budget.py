@@ -153,6 +153,7 @@ def test_settings_that_pilots_replace_are_refused(word: str, capsys: pytest.Capt
             "budget.density",
         ),
         (["--density", "0.1", "--method", "qsgd", "compressor.bits=3"], "compressor.bits=3 has no effect: "),
+        (["--given", "top_k", "--to", "x.yaml"], "--to writes the value of top_k: give it as --given top_k="),
     ],
 )
 def test_what_cannot_be_matched_is_one_line(
