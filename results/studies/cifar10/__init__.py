@@ -58,9 +58,10 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _by_method_and_rate(run: Run) -> tuple[bool, str, float, float]:
-    """Order of the runs that tried rates: ``none`` first, then by method, rate and lambda."""
-    return run.compressor != NONE, run.compressor, run.config["optimizer"]["lr"], lambda_in_force(run) or 0
+def _by_method_and_rate(run: Run) -> tuple[bool, str, float, float, float]:
+    """Order of the runs that tried rates: ``none`` first, then by method, density, rate and lambda."""
+    density, rate = run.config["compressor"].get("density"), run.config["optimizer"]["lr"]
+    return run.compressor != NONE, run.compressor, density or 0, rate, lambda_in_force(run) or 0
 
 
 def with_interval(measure: Measure, own: Seeds) -> str:
