@@ -26,16 +26,12 @@ Methods = dict[str, Seeds]  # by label
 def section_of(run: Run) -> str:
     """The section of a run, by the settings in which it differs from the main comparison."""
     config = run.config
-    if config["model"]["_target_"].endswith("resnet18"):
-        return "resnet18, short warm-up" if config["schedule"]["warmup_epochs"] < 5 else "resnet18"
     if config["trainer"]["precision"] == "fp32":
         return "precision"
     if config["trainer"]["epochs"] == 10:
         return "ten epochs"
     if config["trainer"]["epochs"] != 5:
         return f"workers {config['workers']}"
-    if config["schedule"]["_target_"].endswith("WarmupStep"):
-        return "stepped"
     is_without = config["feedback"]["_target_"] == NO_FEEDBACK and label_of(run) in SECTIONS["feedback"]
     return "feedback" if is_without else "main"
 
@@ -47,7 +43,6 @@ def label_of(run: Run) -> str:
     said = {
         "hard_threshold": _threshold(run, density),
         "top_k": f"Top-k {density}",
-        "accordion": f"ACCORDION {100 * settings.get('k_low', 0):g} or {100 * settings.get('k_high', 0):g} %",
     }
     if run.compressor == NONE:
         return NONE

@@ -17,7 +17,6 @@ from trainers.files import files as run_files
 
 page = load("cifar10").page
 COSINE = {"_target_": "trainers.schedules.schedules.Cosine", "peak": 10, "warmup_epochs": 1}
-STEPS = {"_target_": "trainers.schedules.schedules.WarmupStep", "peak": 10, "milestones": [3, 4.5]}
 MATCHED = {"one_percent": 0.04, "tenth_percent": 0.2}
 # Compressor, its settings and other settings, by section and label
 PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
@@ -34,10 +33,7 @@ PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         ),
         "threshold, rule for 0.1 %": ("hard_threshold", {"threshold": None, "density": 0.001}, {}),
     },
-    "stepped": {
-        "none": ("none", {}, {"schedule": STEPS}),
-        "ACCORDION 0.1 or 1 %": ("accordion", {}, {"schedule": STEPS}),
-    },
+    "precision": {"none": ("none", {}, {"trainer": {"precision": "fp32"}})},
 }
 ACCURACIES = {"none": 0.84, "Top-k 1 %": 0.82, "threshold, bytes of Top-k 1 %": 0.83}
 BYTES = {
@@ -64,7 +60,6 @@ def records(density: float, accuracy: float) -> list[dict[str, float]]:
 
 def write(folder: Path, section: str, label: str, *, seed: int = 0, matched: object = MATCHED) -> Path:
     compressor, settings, config = PLACES[section][label]
-    known = compressor if compressor in ("none", "top_k", "hard_threshold") else "accordion"
     accuracy = ACCURACIES.get(label, 0.8) + (seed if label == "none" else seed**2) / 1000
     whole = {
         "workers": 8,
@@ -77,7 +72,7 @@ def write(folder: Path, section: str, label: str, *, seed: int = 0, matched: obj
     return write_run(
         folder,
         name="cifar10",
-        compressor=known,
+        compressor=compressor,
         settings=settings,
         seed=seed,
         records=records(density, accuracy),
@@ -140,7 +135,7 @@ def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     assert f"1 of the {number + 1} rows have a finished run." in text
     assert rows(text, "Top-k 1 %")[0][3] == rows(text, "Top-k 0.1 %")[0][3] == "no finished run"
     assert ".png" not in text and "## Comparisons" not in text and "84.00 (one seed)" in text
-    assert "No finished run of none; Top-k 0.1 %; threshold, rule for 0.1 %" in text  # no table of dashes
+    assert "No finished run of Top-k 1 %; threshold, bytes of Top-k 1 %." in text  # no table of dashes
 
 
 def test_a_run_that_failed_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +162,7 @@ def test_two_seeds_have_no_interval_and_no_word(tmp_path: Path) -> None:
 
 
 def test_a_figure_without_runs_says_so(tmp_path: Path) -> None:
-    write(tmp_path, "stepped", "none")
+    write(tmp_path, "precision", "none")
     for _, draw in figures(read_runs([tmp_path]), []):
         with pytest.raises(NothingToDraw):
             draw()
