@@ -5,7 +5,7 @@
 #   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; a day on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
-#   league           every method at three byte budgets on four tasks, each with tuned rates, at least three seeds; some twenty hours
+#   league           every method at three byte budgets on four tasks, each with tuned rates, five seeds; some thirty hours
 #   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, five seeds; some four hours on one core
 #   main             the main job with four methods and three seeds; half an hour
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
