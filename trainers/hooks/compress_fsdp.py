@@ -49,9 +49,10 @@ def compress_fsdp(
 
     ``model`` and the modules below it are sharded by ``fully_shard`` over all processes of a mesh of one
     dimension, or of two (HSDP): then each replica has its own reduce-scatter, and FSDP2 averages its results
-    without compression. The arguments are those of ``compress``, without ``memory`` and ``clip_norm``: no
-    process has the whole gradient before it is compressed. ``inspect`` receives means that have this
-    process's part alone. In the ledger, bytes without compression are those of a ring reduce-scatter.
+    without compression. The arguments are those of ``compress``, without ``memory``, ``within`` and
+    ``clip_norm``: no process has the whole gradient before it is compressed. ``inspect`` receives means that
+    have this process's part alone. In the ledger, bytes without compression are those of a ring
+    reduce-scatter.
 
     Raises ``ValueError``, one line, for unsuitable arguments, a model that is sharded in another way or has
     been compressed before, and feedback that keeps means; and in a backward pass for a trainable parameter
