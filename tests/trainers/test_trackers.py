@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from trainers.run.described import axis_of
 from trainers.run.terminal import Terminal
 from trainers.run.trackers import JsonLines, open_trackers
 from trainers.run.wandb_tracker import WeightsAndBiases
@@ -153,6 +154,12 @@ def test_lines_of_jobs_that_run_at_once_are_plain_and_say_whose_they_are() -> No
     terminal.finish({})
     assert stream.getvalue().startswith("job 3 of 9  step 3  epoch 0.50  loss 1.2500")
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("weights", ["", "average/", "workers_mean/"])
+def test_an_evaluation_of_any_weights_has_the_axis_epoch(weights: str) -> None:
+    assert axis_of(f"{weights}test/accuracy") == axis_of(f"{weights}validation/loss") == "epoch"
+    assert axis_of("local/drift") == axis_of("train/loss") == "step"
 
 
 def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from trainers.files.goals import higher_is_better
 from trainers.files.plain import Config
 from trainers.identity.identity import flatten, is_number
 
-_EVALUATIONS = ("test", "validation", "average")
+_EVALUATIONS = ("test", "validation", "average", "workers_mean")
 _TAGS = ("compressor_name", "model_name", "data_name", "preset")  # keys of a run's facts
 _LONGEST_TAG = 64  # letters, in W&B
 
