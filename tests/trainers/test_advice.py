@@ -22,6 +22,7 @@ from trainers.hooks.advice.advise import advise
 from trainers.hooks.advice.costs import Settings, measure_costs
 from trainers.hooks.advice.gloo import Speed
 from trainers.hooks.ddp import CompressionState
+from trainers.local import LocalSteps
 from trainers.network_model.step_times import Cost
 from trainers.step.layout import Layout
 
@@ -153,6 +154,16 @@ def test_a_config_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     answer = json.loads(capsys.readouterr().out)
     assert answer["compute_seconds"] > 0 and answer["parameters"] > 0 and answer["batch_size"] == 8
     assert answer["backend"] == [1e10, 0.002] and len(answer["costs"]) == 5
+
+
+def test_the_computation_of_local_steps_is_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H = 8 in 2 fragments, as an experiment may set them: a step of the training has 4 local steps."""
+    times = {"time/gradient_seconds": 0.75, "time/update_seconds": 0.25}
+    step = SimpleNamespace(times=lambda: times)
+    monkeypatch.setattr(program, "Advance", lambda *_: lambda factor, measure: step)
+    parts = {"new_state": lambda: None, "loader": None, "communicator": None, "model": torch.nn.Identity()}
+    for local, expected in ((None, 1.0), (LocalSteps(steps=8, fragments=2), 0.25)):
+        assert program.compute_seconds(SimpleNamespace(**parts, local=local), 1) == expected
 
 
 def test_a_config_that_is_none_is_refused() -> None:

@@ -56,12 +56,15 @@ def main(argument: str) -> None:
 
 
 def compute_seconds(training: Training, steps: int) -> float:
-    """Median seconds of a step without its reduction, of a training with one worker."""
+    """Median seconds of a step without its reduction, of a training with one worker; of a local step, if
+    there are any.
+    """
     advance = Advance(training.new_state(), training.loader, training.communicator)
     training.model.train()
     times = [advance(1.0, measure=False).times() for _ in range(UNCOUNTED + steps)]
+    count = 1 if training.local is None else training.local.steps_at_once
     return statistics.median(
-        own["time/gradient_seconds"] + own["time/update_seconds"] for own in times[UNCOUNTED:]
+        (own["time/gradient_seconds"] + own["time/update_seconds"]) / count for own in times[UNCOUNTED:]
     )
 
 
