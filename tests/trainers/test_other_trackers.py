@@ -111,6 +111,20 @@ def test_tensorboard_of_a_continued_run_hides_repeated_steps(continues: bool, tm
     assert found == pytest.approx({step: 1 / step for step in range(1, 7)} | old)
 
 
+def test_tensorboard_keeps_the_records_of_a_run_that_fails_as_it_continues(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    first = TensorBoard(tmp_path, {}, FACTS)
+    for step in range(1, 6):
+        first.log(record(step))
+    first.finish(None)
+    second = TensorBoard(tmp_path, {}, FACTS, continues=True)
+    second.fail("a gradient is not finite")
+    second.finish(None)
+    events = read_events(tmp_path / "tensorboard")
+    assert list(scalars(events, "train/loss")) == [1, 2, 3, 4, 5]
+    assert "failure/text_summary" in events.Tags()["tensors"]
+
+
 def test_several_trackers_at_once(tmp_path: Path) -> None:
     config = resolved("tracker=[wandb,tensorboard]", "tracker.mode=offline", "model=mlp")
     settings = {k: v for k, v in config["tracker"].items() if k not in ("_target_", "_partial_")}

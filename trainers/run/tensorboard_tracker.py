@@ -69,7 +69,8 @@ class TensorBoard:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            purge_step = self._step if self.continues else 0  # 0 hides all earlier files in the folder
+            # 0 hides all earlier files in the folder; None, if no record came before a failure, hides nothing
+            purge_step = (self._step or None) if self.continues else 0
             self.writer = SummaryWriter(self.folder, purge_step=purge_step, flush_secs=_FLUSH_SECONDS)
             threading.excepthook = _print_unless_writer
             command = self.facts.get("command")
