@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from configs import resolved
 
 from trainers.run.folder import RunFolder
 
@@ -49,3 +50,16 @@ def test_a_failed_run_is_not_finished(tmp_path: Path) -> None:
     assert json.loads((folder.path / "summary.json").read_text())["error"] == "why"
     assert "an earlier attempt left no checkpoint" in folder.open().messages[0]
     assert (folder.path / "metrics.previous.jsonl").read_text() == '{"step": 1}\n'
+
+
+def test_the_group_of_a_method_with_many_settings_is_one_that_wandb_takes(tmp_path: Path) -> None:
+    """W&B refuses groups of more than 128 letters; the label of SparseLoCo alone has twice as many."""
+    found = []
+    for seed, rate in ((0, 1), (1, 1), (0, 0.5)):
+        words = ("experiment=local/sparse_loco", f"seed={seed}", f"local.outer.lr={rate}")
+        folder = RunFolder(resolved(*words) | {"output": str(tmp_path)})
+        folder.open()
+        found.append(folder.facts()["group"])
+    first, same, other = found
+    assert first == same != other and max(map(len, found)) == 128
+    assert first.startswith("local, sparse_loco, first.aggregation senders, ")

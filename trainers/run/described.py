@@ -9,7 +9,7 @@ from trainers.identity.identity import flatten, is_number
 
 _EVALUATIONS = ("test", "validation", "average", "workers_mean")
 _TAGS = ("compressor_name", "model_name", "data_name", "preset")  # keys of a run's facts
-_LONGEST_TAG = 64  # letters, in W&B
+_LONGEST_TAG, _LONGEST_GROUP = 64, 128  # letters, in W&B
 
 
 def axis_of(metric: str) -> str:
@@ -27,6 +27,11 @@ def tags_of(facts: Mapping[str, object]) -> list[str]:
     """Method, model, data and preset."""
     found = (facts.get(key) for key in _TAGS)
     return list(dict.fromkeys(str(fact)[:_LONGEST_TAG] for fact in found if fact))
+
+
+def group_of(subject: str, method: str, identity: str) -> str:
+    """The name of a group of seeds; the hash ``identity`` at its end makes it unique if the rest is cut."""
+    return f"{subject}, {method}"[: _LONGEST_GROUP - len(identity) - 2] + f", {identity}"
 
 
 def layers_of(summary: Mapping[str, object]) -> tuple[list[Any], list[Any]]:

@@ -29,6 +29,7 @@ from trainers.files.files import (
 from trainers.files.plain import Config, Fields
 from trainers.identity.identity import Identity, identify, names_checkpoint, subject_of
 from trainers.run.code import digest_of_code
+from trainers.run.described import group_of
 from trainers.run.environment import environment
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class RunFolder:
             "density": self.identity.settings.get("compressor.density"),
             "run_id": self.id,
             "commit": self.environment["commit"],
-            "group": f"{subject}, {method.label}, {self.identity.group}",
+            "group": group_of(subject, method.label, self.identity.group),
             "model_name": _factory(self.config["model"]),
             "data_name": data.get("name") or _factory(data),
             "preset": preset_of(words),
