@@ -144,6 +144,15 @@ def test_one_command_uploads_the_runs_of_a_sweep(tmp_path: Path) -> None:
     assert sync_command([folder]) == f"wandb sync {part}"
 
 
+def test_a_part_without_a_record_is_not_uploaded(tmp_path: Path) -> None:
+    """Of a process that was killed before W&B wrote its log: wandb sync would upload no part."""
+    for number, content in ((1, b":W&B\xb4\xe1\x00 and records"), (2, b":W&B\xb4\xe1\x00"), (3, b"")):
+        part = offline_run(tmp_path, number)
+        (part / "run-ab12.wandb").write_bytes(content)
+    first, _, last = sorted(tmp_path.glob("wandb/offline-run-*"))
+    assert sync_command([tmp_path]) == f"wandb sync {first} {last}"
+
+
 def test_jobs_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))
     jobs = start_sweep(tmp_path / ".multirun")

@@ -7,6 +7,7 @@ from pathlib import Path
 from trainers.files.files import read_wandb_id
 
 WANDB_ID = Path("wandb", "run-id.txt")  # in a run folder: the id of its W&B run, for all its parts
+_HEADER = 7  # bytes of a part's log before its first record
 
 
 def sync_command(folders: Sequence[Path]) -> str | None:
@@ -30,9 +31,19 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 
 
 def offline_parts(folder: Path) -> list[Path]:
-    """The offline W&B folders of a run folder that are not yet uploaded, in their order."""
+    """The offline W&B folders of a run folder, in their order.
+
+    Without earlier ones that have no record, of processes killed in their first seconds: with one of these
+    `wandb sync` uploads nothing at all. The last one may be about to get its first record.
+    """
     name = read_wandb_id(folder / WANDB_ID)
-    return sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
+    parts = sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
+    return [part for part in parts if part == parts[-1] or not _is_empty(part)]
+
+
+def _is_empty(part: Path) -> bool:
+    sizes = [log.stat().st_size for log in part.glob("run-*.wandb")]
+    return bool(sizes) and max(sizes) <= _HEADER
 
 
 def unfinished_part(folder: Path) -> str | None:
