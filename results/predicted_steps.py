@@ -9,7 +9,8 @@ trainer.batch_size=32`), and the compression of the model's parameters by every 
 measures gloo without a network: its speed, and the time of a short collective. --compute-ms replaces the
 measured time of forward pass, backward pass and update, for example by that of a GPU. With folders the
 command measures nothing. It takes times and bytes of the finished runs in them, for the runs' own number of
-workers, and adds dense training and fp16 with no time for compression.
+workers, and adds dense training and fp16 with no time for compression. Runs of several workers in a process,
+made before time/compression_seconds was recorded, have too little compression, and the output says so.
 
 A step takes compute + compression + max(0, communication - overlap x compute), and communication short x
 collectives + latency x rounds + 8 x bytes / bandwidth.
@@ -37,7 +38,7 @@ from results.read.sessions import LastSession
 from results.read.settings import differing
 from trainers.files.goals import LINK_BYTES
 from trainers.identity.identity import METHOD, text
-from trainers.network_model.break_even import ROUNDS
+from trainers.network_model.break_even import COMPRESSION, ROUNDS
 from trainers.network_model.rates import bits_per_second
 from trainers.network_model.step_times import Cost, Line, Network, judge, predict, table
 
@@ -131,6 +132,8 @@ def write(options: argparse.Namespace) -> None:
             raise ValueError("--inside cannot be predicted for runs with local.fragments > 1")
         if any(ROUNDS not in run.summary for run in runs if run.compressor != "none"):
             print(f"the latency of runs without {ROUNDS} counts once per step, also if a method needs more")
+        if any(run.compressor != "none" and shares_a_sum(run) for run in runs):
+            print(f"the compression of runs without {COMPRESSION} has a share of the sum: it is too low")
     if options.backend is not None:
         backend = bits_per_second(options.backend), 0.0
     senders = nodes or workers
@@ -241,8 +244,8 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
     ]
     by_row: dict[str, list[tuple[float, ...]]] = {}
     compressed = [
-        (run, (*cost, count, (run.config.get("local") or {}).get("delay", 0)))
-        for run, (cost, _), count in zip(runs, costs, in_a_step, strict=True)
+        (run, (run.summary.get(COMPRESSION, seconds), *cost, count, delay_of(run)))
+        for run, ((seconds, *cost), _), count in zip(runs, costs, in_a_step, strict=True)
         if run.compressor != "none" or local_of(run) != (1, 1)
     ]
     differ = differing([run.setting for run, _ in compressed])
@@ -258,6 +261,18 @@ def local_of(run: Run) -> tuple[int, int]:
     """The run's local steps H and fragments P, 1 and 1 without; a step of the run has H / P local steps."""
     local = run.config.get("local") or {}
     return local.get("steps", 1), local.get("fragments", 1)
+
+
+def delay_of(run: Run) -> int:
+    return (run.config.get("local") or {}).get("delay", 0)
+
+
+def shares_a_sum(run: Run) -> bool:
+    """Whether ``cost_of_run`` has too little compression, because several workers were in a process.
+
+    It divides by their number also the sum of all messages, which each worker computes on its own machine.
+    """
+    return COMPRESSION not in run.summary and run.senders > run.environment.get("processes", 1)
 
 
 def compute_of(runs: list[Run], seconds: list[float]) -> float:
@@ -332,8 +347,8 @@ def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float, float], flo
     """(seconds of compression, bytes as if all were gathered, rounds), seconds of compute; of a worker.
 
     All are of a step, and of the run's last session, whose workers and processes are known. A run without a
-    record of its rounds counts one, and dense training those of a ring. Raises ``ValueError`` if it recorded
-    too few steps.
+    record of its rounds counts one, and dense training those of a ring. For the seconds of compression, see
+    ``shares_a_sum``. Raises ``ValueError`` if it recorded too few steps.
     """
     session = LastSession(run)
     local, rest = divmod(workers, run.environment.get("processes", 1))

@@ -93,6 +93,22 @@ def test_rounds_are_those_of_the_runs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert rows(said)["top_k, density 0.01"][3] == "141.0"
 
 
+def test_compression_is_that_of_a_worker_on_its_own_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 40 ms in a process with 4 workers, each has 8 ms, and 8 ms are for the sum, which each computes."""
+    line = {**RECORD, "step": 3}
+    too_low = "the compression of runs without time/compression_seconds has a share of the sum: it is too low"
+    for name, added, seconds, is_told in (
+        ("before", {}, "10.0", True),
+        ("now", {"time/compression_seconds": 0.016}, "16.0", False),
+    ):
+        write_run(tmp_path / name, workers=4, records=[line | added])
+        assert main([str(tmp_path / name), "--bandwidth", "unlimited"]) == 0
+        said = capsys.readouterr().out
+        assert rows(said)["top_k, density 0.01"][2] == seconds and (too_low in said) == is_told
+
+
 def test_seeds_of_a_method_are_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed, seconds in enumerate((0.05, 0.09, 0.25)):
         lines = [{**RECORD, "step": 3, "time/reduce_seconds": seconds}]

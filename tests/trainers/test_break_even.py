@@ -20,7 +20,15 @@ from trainers.comm.clock import Clock
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes, gather_bytes
 from trainers.hooks.script_times import ScriptTimes
-from trainers.network_model.break_even import ANY_BANDWIDTH, NAME, ROUNDS, StepCost, break_even, in_words
+from trainers.network_model.break_even import (
+    ANY_BANDWIDTH,
+    COMPRESSION,
+    NAME,
+    ROUNDS,
+    StepCost,
+    break_even,
+    in_words,
+)
 from trainers.network_model.step_costs import StepCosts
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
@@ -165,7 +173,8 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
     monkeypatch.setattr("trainers.network_model.step_costs.seconds_of_none", lambda layout: 0.1)
     expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
     rounds = 1 if method == "top_k" else 2 * 3  # a gather; a ring all-reduce of 4 workers
-    assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: rounds}
+    found = costs.summary()
+    assert found == {NAME: pytest.approx(expected), ROUNDS: rounds, COMPRESSION: pytest.approx(0.4)}
 
 
 def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +183,7 @@ def test_dense_training_waits_for_as_many_buckets(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("trainers.network_model.step_costs.seconds_of_none", lambda layout: 0.1)
     monkeypatch.setattr("trainers.network_model.step_costs.round_seconds", lambda communicator: 0.01)
     expected = 8 * (1.5 * 4000 - 3 * 60) / (0.4 - 0.1 + 0.01 * (3 - 18))
-    assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: 3}
+    assert costs.summary() == {NAME: pytest.approx(expected), ROUNDS: 3, COMPRESSION: 0.4}
 
 
 def test_dense_training_and_a_single_worker_have_none() -> None:

@@ -266,12 +266,12 @@ class CompressionState:
         return counts | found | self.times.metrics()
 
     def summary(self) -> dict[str, float]:
-        """The sums so far, the rounds of a step, and the bandwidth below which compression saves time.
+        """The sums so far, rounds and compression of a step, and the bandwidth below which it saves time.
 
-        The bandwidth follows from the times of this script, on a GPU by CUDA events. Both are absent for a
-        single worker and for a lossless method, and on a GPU in the first steps. All processes call it
-        together, between steps. After a backward pass that failed it has the sums of the last step, without a
-        bandwidth, and does not communicate.
+        The bandwidth follows from the times of this script, on a GPU by CUDA events. The costs are absent for
+        a single worker and for a lossless method, and on a GPU in the first steps. All processes call it
+        together, between steps. After a backward pass that failed it has the sums of the last step, without
+        costs, and does not communicate.
         """
         failed = self.queue is not None and self.queue.is_open
         with together("state.summary()"):

@@ -11,6 +11,7 @@ from trainers.network_model.rates import in_prose
 
 NAME = "comm/break_even_bits_per_second"
 ROUNDS = "comm/rounds"  # sequential messages of a step
+COMPRESSION = "time/compression_seconds"  # of a worker's step, with the sum over all workers
 ANY_BANDWIDTH = 1e15  # a petabit per second stands for any network, because JSON has no infinity
 
 

@@ -16,7 +16,7 @@ from compressors.none import NoCompression
 from trainers.comm.clock import now
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
-from trainers.network_model.break_even import NAME, ROUNDS, StepCost, break_even
+from trainers.network_model.break_even import COMPRESSION, NAME, ROUNDS, StepCost, break_even
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
 
@@ -76,8 +76,9 @@ class StepCosts:
         self.steps += 1
 
     def summary(self) -> dict[str, float]:
-        """Bandwidth and rounds by metric name, equal on all processes; empty if dense, for one worker, and as
-        long as a process has no times: a GPU's are read when it has finished a step.
+        """Bandwidth, rounds and seconds of compression by metric name, equal on all processes; empty if
+        dense, for one worker, and as long as a process has no times: a GPU's are read when it has finished a
+        step.
 
         Times and rounds are medians over steps, of the slowest process; the first step is omitted because it
         loads kernels. Work of one worker counts in full if all others wait for it.
@@ -100,7 +101,8 @@ class StepCosts:
         part = dense_bytes / all_reduce_bytes(self.layout.num_bytes, workers)  # of the layers, in a step
         compressed = StepCost(own + lead, in_sequence, rows[:, 5].mean().item())
         dense = StepCost(part * rehearsed, 2 * (workers - 1) * self.num_buckets, dense_bytes)
-        return {NAME: break_even(compressed, dense, latency), ROUNDS: in_sequence}
+        bandwidth = break_even(compressed, dense, latency)
+        return {NAME: bandwidth, ROUNDS: in_sequence, COMPRESSION: compressed.seconds}
 
 
 def round_seconds(communicator: Communicator) -> float:
