@@ -125,6 +125,17 @@ def test_tensorboard_keeps_the_records_of_a_run_that_fails_as_it_continues(tmp_p
     assert "failure/text_summary" in events.Tags()["tensors"]
 
 
+def test_tensorboard_has_the_records_before_the_checkpoint_of_another_run(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    earlier = b"".join(json.dumps(record(step)).encode() + b"\n" for step in (1, 2))
+    for step in (3, 4):  # the next part finds the event file of the one before
+        tracker = TensorBoard(tmp_path, {}, FACTS, continues=True, earlier=earlier)
+        tracker.log(record(step))
+        tracker.finish(None)
+    found = read_events(tmp_path / "tensorboard").Scalars("train/loss")
+    assert [event.step for event in found] == [1, 2, 3, 4]
+
+
 def test_several_trackers_at_once(tmp_path: Path) -> None:
     config = resolved("tracker=[wandb,tensorboard]", "tracker.mode=offline", "model=mlp")
     settings = {k: v for k, v in config["tracker"].items() if k not in ("_target_", "_partial_")}

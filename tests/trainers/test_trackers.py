@@ -236,6 +236,22 @@ def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_the_first_part_of_a_run_that_goes_on_has_all_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the checkpoint of another run, or if the run had another tracker before; the next part has its
+    own."""
+    found: list[int] = []
+    monkeypatch.setattr(WeightsAndBiases, "_send", lambda self, run, record: found.append(record["step"]))
+    earlier = b"".join(json.dumps(RECORD | {"step": step}).encode() + b"\n" for step in (1, 2))
+    for step in (3, 4):
+        tracker = open_one(tmp_path, mode="offline", continues=True, earlier=earlier)
+        tracker.log(RECORD | {"step": step})
+        tracker.finish(None)
+        assert tracker.earlier == b""
+    assert found == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("fault", ["start", "log", "finish"])
 def test_wandb_that_fails_is_said_once(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

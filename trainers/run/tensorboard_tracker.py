@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainers.files.files import RECORDS, parse_records
 from trainers.files.plain import Config, Record
 from trainers.run.attempts import Attempts
 from trainers.run.described import layers_of, numbers_of, settings_of
@@ -20,13 +21,21 @@ class TensorBoard:
     """Event files of one run, with the names of metrics.jsonl. They are created at the first record.
 
     With ``continues`` (the run continues from a checkpoint), records of an earlier part for steps after the
-    checkpoint are hidden. A failure is printed once, and the training continues.
+    checkpoint are hidden; without event files of such a part, the ``earlier`` lines of metrics.jsonl are
+    written first. A failure is printed once, and the training continues.
     """
 
     def __init__(
-        self, folder: Path, config: Config, facts: Mapping[str, object], *, continues: bool = False
+        self,
+        folder: Path,
+        config: Config,
+        facts: Mapping[str, object],
+        *,
+        continues: bool = False,
+        earlier: bytes = b"",
     ) -> None:
         self.folder = folder / FOLDER
+        self.earlier = b"" if self.folder.is_dir() else earlier
         self.config, self.facts, self.continues = config, facts, continues
         self.writer: SummaryWriter | None = None
         self.attempt = Attempts("TensorBoard")
@@ -41,12 +50,14 @@ class TensorBoard:
     def log(self, record: Record) -> None:
         def log() -> None:
             self._step = int(record["step"])
-            writer = self._open()
-            for name in record.keys() - {"step"}:
-                writer.add_scalar(name, record[name], self._step)
-            self._seen |= record.keys()
+            self._add(self._open(), record)
 
         self.attempt(log)
+
+    def _add(self, writer: "SummaryWriter", record: Record) -> None:
+        for name in record.keys() - {"step"}:
+            writer.add_scalar(name, record[name], int(record["step"]))
+        self._seen |= record.keys()
 
     def fail(self, reason: str) -> None:
         self.attempt(lambda: self._open().add_text("failure", reason, self._step))
@@ -76,6 +87,9 @@ class TensorBoard:
             command = self.facts.get("command")
             if command:
                 self.writer.add_text("command", f"`{command}`")
+            for record in parse_records(self.earlier, self.folder.parent / RECORDS):
+                self._add(self.writer, record)
+            self.earlier = b""
         return self.writer
 
     def _add_hyperparameters(self, writer: "SummaryWriter", metrics: Mapping[str, float]) -> None:

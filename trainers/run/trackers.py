@@ -156,5 +156,5 @@ def open_trackers(
             tracker.start_if_online()
             found.append(tracker)
         else:
-            found.append(TensorBoard(folder, config, facts, continues=continues))
+            found.append(TensorBoard(folder, config, facts, continues=continues, earlier=earlier))
     return found

@@ -34,7 +34,7 @@ class WeightsAndBiases:
 
     A failure during the training is printed once; no more records are sent, and the training continues. With
     ``continues``, it is the W&B run that an earlier part of the training began in ``folder``, and those of
-    the ``earlier`` lines of metrics.jsonl that did not arrive are sent.
+    the ``earlier`` lines of metrics.jsonl that did not arrive are sent; all of them if no part has begun one.
     """
 
     settings: Config
@@ -75,7 +75,8 @@ class WeightsAndBiases:
             quiet.init_timeout = _START_SECONDS
         os.environ.setdefault("WANDB__SERVICE_WAIT", _SERVICE_SECONDS)
         logging.raiseExceptions = False  # on a full disk, W&B's log would print an error for every line
-        name = self._id()
+        kept = read_wandb_id(self.folder / WANDB_ID) if self.continues else None
+        name = self._id(kept)
         resume: Literal["allow"] | None = "allow" if self.continues else None
         try:
             self.run = wandb.init(**self.settings, id=name, resume=resume, settings=quiet)
@@ -90,7 +91,7 @@ class WeightsAndBiases:
             print_error(f"recording offline; upload it later by: {self.sync_command}\n")
         for axis in _AXES:
             self.run.define_metric(axis)
-        if self.continues and self.run.settings.mode == "online":
+        if self.continues and (kept is None or self.run.settings.mode == "online"):
             for record in parse_records(self.earlier, self.folder / RECORDS):
                 if record["step"] >= self.run.starting_step:  # not sent, because the process was killed
                     self._send(self.run, record)
@@ -199,10 +200,9 @@ class WeightsAndBiases:
         part = unfinished_part(self.folder)
         return f"; its records are kept; upload them by: wandb sync --no-skip-online {part}" if part else ""
 
-    def _id(self) -> str:
-        """The W&B run's id, which the first part saves in the run folder for later parts."""
+    def _id(self, kept: str | None) -> str:
+        """The W&B run's id, which the first part saves in the run folder for later parts, as ``kept``."""
         path = self.folder / WANDB_ID
-        kept = read_wandb_id(path) if self.continues else None
         chosen = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None  # by an agent
         name = chosen or kept or secrets.token_hex(4)
         if name != kept:
