@@ -283,6 +283,7 @@ def refusals(process: int) -> dict[str, str]:
     ) -> None:
         model = more.pop("model", None) or network()
         settings = more.pop("settings", {"density": 0.2})
+        later: Callable[[Any], object] = more.pop("later", lambda model: None)
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         try:
             if more.pop("sharded", True):
@@ -290,6 +291,7 @@ def refusals(process: int) -> dict[str, str]:
             if prepare is not None:
                 prepare(model)
             state = total_error.compress_fsdp(model, method, **settings, **more)
+            later(model)
             loss_of(model, 0, process).backward()
             said[case] = f"nothing after {state.step} steps"
         except ValueError as error:
@@ -304,4 +306,10 @@ def refusals(process: int) -> dict[str, str]:
     refused("float16", options={"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.float16)})
     refused("factor", prepare=lambda model: model.set_gradient_divide_factor(3.0))
     refused("meta", model=network().to("meta"))
+    for case, together in {"thawed": False, "thawed in part": True}.items():
+        frozen = network()
+        frozen.first.requires_grad_(False)
+        if not together:
+            fully_shard(frozen.first, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+        refused(case, model=frozen, later=lambda model: model.first.requires_grad_(True))
     return said

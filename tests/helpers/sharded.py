@@ -1,5 +1,6 @@
 """Training of a small network under FSDP2, with 2 replicas of 2 shards, and without shards."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -132,9 +133,12 @@ def refusals(process: int, processes: int) -> list[str]:
     reducer = build_reducer(TopK(density=0.2), 100, ErrorFeedback)
     mesh = init_device_mesh("cpu", (REPLICAS, SHARDS), mesh_dim_names=("replicate", "shard"))
 
-    def refused(model: nn.Module, replicas: Any = mesh["replicate"]) -> None:
+    def refused(
+        model: nn.Module, replicas: Any = mesh["replicate"], later: Callable[[], object] = lambda: None
+    ) -> None:
         try:
             state = compress_replicas(model, reducer, replicas)
+            later()
             loss_of(model, 0, process).backward()
             said.append(f"nothing after {state.step} steps")
         except ValueError as error:
@@ -160,4 +164,9 @@ def refusals(process: int, processes: int) -> list[str]:
     halved = network()
     sharded(halved, MixedPrecisionPolicy(reduce_dtype=torch.bfloat16))
     refused(halved)
+    frozen = network()
+    frozen.first.requires_grad_(False)
+    fully_shard(frozen.first, mesh=mesh["shard"])
+    sharded(frozen)
+    refused(frozen, later=lambda: frozen.first.requires_grad_(True))
     return said

@@ -168,6 +168,7 @@ def test_what_is_refused(found: Found) -> None:
         "FSDP2 must average gradients, with float32 or bfloat16 as reduce_dtype and without "
         "set_gradient_divide_factor and set_force_sum_reduction_for_comms, got torch."
     )
+    thawed = "a parameter that was frozen when the model was compressed cannot be trained under FSDP2, got"
     expected = {
         "plain": "Network has no module with fully_shard and trainable parameters",
         "twice": "compress_fsdp needs a model that it has not compressed before",
@@ -179,6 +180,8 @@ def test_what_is_refused(found: Found) -> None:
         "float16": f"{averaged}float16",
         "factor": f"{averaged}float32",
         "meta": "compress_fsdp needs parameters with memory, got the device meta: call to_empty first",
+        "thawed": f"{thawed} 24 elements instead of 0",
+        "thawed in part": f"{thawed} 85 elements instead of 61",
     }
     for own in found:
         assert own["refused"] == expected

@@ -62,4 +62,6 @@ def test_what_cannot_be_compressed_is_refused_in_a_line() -> None:
             "replicas must be a mesh of one dimension, got 2",
             "every trainable parameter must have a gradient under FSDP2, got 26 of 30 elements",
             "reduce_dtype must be the parameters' torch.float32, got torch.bfloat16",
+            "a parameter that was frozen when the model was compressed cannot be trained under FSDP2, got 24 "
+            "elements instead of 0",
         ]

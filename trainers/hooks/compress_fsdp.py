@@ -56,9 +56,9 @@ def compress_fsdp(
 
     Raises ``ValueError``, one line, for unsuitable arguments, a model that is sharded in another way or has
     been compressed before, and feedback that keeps means; and in a backward pass for a trainable parameter
-    without a gradient whose group has others, CPU offloading, gradients that FSDP2 does not average (another
-    ``reduce_dtype`` than float32 and bfloat16, ``set_gradient_divide_factor``), and a method that reads the
-    weights.
+    without a gradient whose group has others, a gradient of a parameter that was frozen at the call, CPU
+    offloading, gradients that FSDP2 does not average (another ``reduce_dtype`` than float32 and bfloat16,
+    ``set_gradient_divide_factor``), and a method that reads the weights.
     """
     groups = groups_of(model, (1, 2))
     if any(group.module in _compressed for group in groups):

@@ -42,9 +42,9 @@ def compress_replicas(
     ``replicas`` is the mesh, of one dimension, of the processes that hold the same shard. Raises
     ``ValueError``, one line, for a model that is not sharded in this way, or is compressed already. In a
     backward pass ``ValueError`` is raised for a parameter without a gradient, whose shard is missing from the
-    buffer of its ``fully_shard`` call, and for a ``reduce_dtype`` that is not the parameters' dtype. Not
-    supported: native HSDP (a mesh of two dimensions, which has its own all-reduce), ``shard_placement_fn``,
-    and ``scope=global``.
+    buffer of its ``fully_shard`` call, for one that was frozen at this call, and for a ``reduce_dtype`` that
+    is not the parameters' dtype. Not supported: native HSDP (a mesh of two dimensions, which has its own
+    all-reduce), ``shard_placement_fn``, and ``scope=global``.
     """
     if replicas.ndim != 1:
         raise ValueError(f"replicas must be a mesh of one dimension, got {replicas.ndim}")

@@ -54,7 +54,7 @@ class Group(NamedTuple):
 
     module: FSDPModule
     places: list[Place]
-    size: int  # elements of a process's part of the buffer, with padding
+    size: int  # elements of a process's part of the buffer, with padding; 0 if all parameters are frozen
 
     @property
     def dtype(self) -> torch.dtype:
@@ -64,8 +64,8 @@ class Group(NamedTuple):
 def groups_of(model: nn.Module, num_dimensions: tuple[int, ...]) -> list[Group]:
     """The groups of ``model``, whose meshes have one of these numbers of dimensions.
 
-    Raises ``ValueError``, one line, for a parameter that is not sharded by ``fully_shard`` along dimension 0
-    over the last dimension of such a mesh.
+    A group whose parameters are all frozen has no places. Raises ``ValueError``, one line, for a parameter
+    that is not sharded by ``fully_shard`` along dimension 0 over the last dimension of such a mesh.
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
     groups: list[Group] = []
@@ -77,10 +77,9 @@ def groups_of(model: nn.Module, num_dimensions: tuple[int, ...]) -> list[Group]:
         together = module._get_fsdp_state()._modules  # of one call; nothing public tells them
         seen.update(together)
         places, size = [], 0
-        for parameter in _in_order_of_buffer(together):
-            if parameter in taken:
-                continue
-            taken.add(parameter)
+        managed = [parameter for parameter in _in_order_of_buffer(together) if parameter not in taken]
+        taken.update(managed)
+        for parameter in managed:
             sharded = _sharded(names[parameter], parameter, num_dimensions)
             if not parameter.requires_grad:
                 continue
@@ -89,9 +88,9 @@ def groups_of(model: nn.Module, num_dimensions: tuple[int, ...]) -> list[Group]:
             edges = tuple(min(owner * rows, sharded.shape[0]) * row for owner in range(owners + 1))
             places.append(Place(names[parameter], sharded, size, edges))
             size += rows * row
-        if places:
+        if managed:
             groups.append(Group(module, places, size))
-    if not groups:
+    if not any(group.places for group in groups):
         raise ValueError(f"{type(model).__name__} has no module with fully_shard and trainable parameters")
     left = [name for parameter, name in names.items() if parameter not in taken]
     if left:
@@ -121,7 +120,12 @@ def _in_order_of_buffer(modules: Sequence[nn.Module]) -> list[nn.Parameter]:
 
 def require_all(buffer: Tensor, group: Group) -> None:
     """Raise ``ValueError`` unless ``buffer`` [..., size] has a gradient of every parameter of ``group``."""
-    if buffer.shape[-1] != group.size:
+    if buffer.shape[-1] > group.size:
+        raise ValueError(
+            "a parameter that was frozen when the model was compressed cannot be trained under FSDP2, "
+            f"got {buffer.shape[-1]} elements instead of {group.size}"
+        )
+    if buffer.shape[-1] < group.size:
         raise ValueError(
             "every trainable parameter must have a gradient under FSDP2, "
             f"got {buffer.shape[-1]} of {group.size} elements"
