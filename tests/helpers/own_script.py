@@ -117,11 +117,13 @@ def failing_hook(process: int, processes: int) -> str:
     return ""
 
 
-def gradient_that_is_not_finite(process: int, processes: int) -> tuple[str, torch.Tensor]:
+def gradient_that_is_not_finite(
+    process: int, processes: int, scaler: torch.amp.GradScaler | None
+) -> tuple[str, torch.Tensor]:
     """The error of a backward pass with such a gradient on worker 1, and a gradient of the next pass."""
     model = network()
     ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
-    compress(ddp_model, "top_k", density=0.1, clip_norm=1.0)
+    compress(ddp_model, "top_k", density=0.1, clip_norm=1.0, scaler=scaler)
     raised = ""
     try:
         (loss_of(ddp_model, batch(0, process)) * (math.nan if process == 1 else 1.0)).backward()

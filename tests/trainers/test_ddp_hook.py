@@ -48,8 +48,11 @@ def test_a_failure_in_the_hooks_thread_reaches_the_backward_pass() -> None:
         assert error == """AttributeError("'NoneType' object has no attribute 'kinds'")"""
 
 
-def test_a_gradient_that_is_not_finite_ends_the_backward_pass_on_all_workers() -> None:
-    (one, first), (other, second) = run_in_processes(gradient_that_is_not_finite, 2)
+@pytest.mark.parametrize("scaler", [None, torch.amp.GradScaler("cpu", enabled=False)])
+def test_a_gradient_that_is_not_finite_ends_the_backward_pass_on_all_workers(
+    scaler: torch.amp.GradScaler | None,
+) -> None:
+    (one, first), (other, second) = run_in_processes(gradient_that_is_not_finite, 2, scaler)
     assert one == other == "FloatingPointError('a gradient is not finite in step 1')"
     assert torch.equal(first, second) and first.isfinite().all()
 

@@ -78,7 +78,7 @@ def _prepare(state: CompressionState, buckets: list[Bucket]) -> bool:
     gradients = [found[name] for name in state.layout.names if name in found]
     if state.preparation.begin([own.buffer for own in buckets], gradients, state.workers):
         return True
-    if not state.has_scaler:
+    if not state.preparation.has_scaler:
         raise FloatingPointError(f"a gradient is not finite in step {state.step + 1}")
     state.skip_step()
     return False

@@ -40,8 +40,13 @@ class Preparation:
         require(fits, "CompressionState.clip_norm", "above 0", norm)
 
     @property
+    def has_scaler(self) -> bool:
+        """Whether a scaler skips updates by gradients that are not finite; one that is disabled does not."""
+        return self.scaler is not None and self.scaler.is_enabled()
+
+    @property
     def needs_whole_gradient(self) -> bool:
-        return self.clip_norm is not None or (self.scaler is not None and self.scaler.is_enabled())
+        return self.clip_norm is not None or self.has_scaler
 
     def begin(self, buffers: Sequence[Tensor], gradients: list[Tensor], communicator: Communicator) -> bool:
         """Unscale and clip the gradients, views of ``buffers``; False if any worker's gradient is not finite.
