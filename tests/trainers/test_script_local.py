@@ -10,9 +10,10 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from local_cases import HALF, STREAMING, H, Script, all_cases, as_in_a_run
+from own_script import WIDTH, batch, loss_of
 from processes import run_in_processes
 from resuming import config_of, train
-from script_cases import EXAMPLES, example, restarted_once
+from script_cases import EXAMPLES, TwoTypes, example, restarted_once
 from torch import nn
 
 import total_error
@@ -154,6 +155,21 @@ def test_settings_that_are_refused(settings: dict[str, Any], words: str, alone: 
     with pytest.raises(ValueError, match=words):
         total_error.local(model, optimizer, **settings)
     total_error.local(model, optimizer)  # the refused call has left nothing behind
+
+
+def test_parameters_of_two_dtypes(alone: None) -> None:
+    model, plain = TwoTypes(), TwoTypes()
+    plain.load_state_dict(model.state_dict())
+    optimizers = [torch.optim.SGD(own.parameters(), lr=0.01) for own in (model, plain)]
+    outer = {"lr": 1, "momentum": 0, "nesterov": False}
+    local = total_error.local(model, optimizers[0], steps=1, outer=outer)
+    for own in (model, plain):
+        loss_of(own, batch(0, 0)).backward()
+    assert local.step() and local.compression.step == 1
+    optimizers[1].step()
+    for own, expected in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own, expected, atol=1e-3, rtol=0)  # rounded in bfloat16
+    assert local.metrics()["comm/bytes_sent"] == WIDTH * WIDTH * (2 + 4)
 
 
 def test_an_optimizer_of_other_parameters_is_refused(alone: None) -> None:

@@ -167,7 +167,7 @@ class LocalState:
         self._rates.zero_()
         if len(self.fragments) > 1:
             self.compression.ledger.begin_part(fragment)
-        self.compression.reduce(moved, last=True)
+        self._reduce(moved)
         for name, mean in moved.items():
             self.shared[name].grad = mean
         self.outer.step()
@@ -175,6 +175,16 @@ class LocalState:
         for name, value in own.items():
             self.parameters[name].copy_(value)
         communicator.broadcast(list(self.model.buffers()))
+
+    def _reduce(self, moved: dict[str, Tensor]) -> None:
+        """Replace pseudo-gradients by their means: those of each dtype together, as in buckets of DDP."""
+        by_dtype: dict[torch.dtype, dict[str, Tensor]] = {}
+        for name, own in moved.items():
+            by_dtype.setdefault(own.dtype, {})[name] = own
+        *others, last = by_dtype.values()
+        for own in others:
+            self.compression.reduce(own, last=False)
+        self.compression.reduce(last, last=True)
 
     @torch.no_grad()
     def _take_over(self, fragment: Sequence[str], blend: float = 0.0) -> None:
