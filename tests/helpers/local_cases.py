@@ -75,6 +75,7 @@ def all_cases(process: int, processes: int, folder: str) -> dict[str, Any]:
         "streaming": resumed(Path(folder) / "streaming", H + 1, **STREAMING),
         "following": resumed(Path(folder) / "following", H + 1, **FOLLOWING),
         "scaled": scaled(process),
+        "strided": strided(process),
         "refused": refused(process),
     }
 
@@ -111,6 +112,17 @@ def scaled(process: int) -> dict[str, Any]:
     script.run(H + 1, scaler, factor=float("inf") if process == 1 else 1.0)
     finite = bool(script.run(2 * H, scaler).isfinite().all())
     return {"same": same, "finite": finite, "scale": scaler.get_scale()}
+
+
+def strided(process: int) -> dict[str, Tensor]:
+    """State of a model with memory orders of its own in each process, and memory around a buffer."""
+    torch.manual_seed(process)
+    model, around = nn.Conv2d(2, 3, 2), torch.full((2, 4), float(process))
+    model.register_buffer("part", around[:, :3])
+    if process == 1:
+        model.to(memory_format=torch.channels_last)
+    total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    return {**model.state_dict(), "around": around[:, 3]}
 
 
 def refused(process: int) -> dict[str, str]:

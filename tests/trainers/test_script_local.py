@@ -126,6 +126,13 @@ def test_a_scaler_changes_nothing_and_skips_a_step_of_one_process(found: Found) 
     assert [result["scaled"]["scale"] for result in found] == [1024.0, 512.0]
 
 
+def test_all_processes_take_over_weights_and_buffers_in_any_memory_order(found: Found) -> None:
+    first, second = (result["strided"] for result in found)
+    around = [own.pop("around") for own in (first, second)]
+    assert torch.equal(torch.stack(around), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+
+
 def test_what_is_refused_in_all_processes(found: Found) -> None:
     for result in found:
         said = result["refused"]

@@ -138,7 +138,10 @@ class Transfers:
         """Overwrite ``tensors`` with those of the first process. Not timed."""
         if self.world_size > 1:
             for tensor in tensors:
-                self._broadcast(tensor, 0)
+                moved = tensor.contiguous()  # backends send and write memory, whatever the strides
+                self._broadcast(moved, 0)
+                if moved is not tensor:
+                    tensor.copy_(moved)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes. Not timed."""
