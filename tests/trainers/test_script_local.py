@@ -152,6 +152,7 @@ def test_what_is_refused_in_all_processes(found: Found) -> None:
         ({"steps": 0}, r"^local\.steps must be an integer from 1 to 1000000, got 0$"),
         ({"steps": 6, "fragments": 3}, r"^local\.fragments must be at most the number of layers, 2$"),
         ({"outer": {"lr": 1, "momentum": 0}}, r"^local\.outer\.nesterov needs local\.outer\.momentum > 0"),
+        ({"compressor": "dgc", "density": 0.1}, r"^local\.outer\.momentum must be 0 under feedback=momentum"),
         ({"compressor": "top_kk"}, r"^compressor must be one of "),
         ({"density": 0.1}, r"^density has no effect: "),
     ],

@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reduced, Reducer
+from compressors.feedback import MomentumCorrection
 from trainers.comm.communicator import Communicator
 from trainers.hooks import saved_state
 from trainers.hooks.compress import Feedback, chosen_reducer
@@ -70,6 +71,11 @@ def local(
         raise ValueError("local needs an optimizer of the model's parameters alone")
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
     reducer, density = chosen_reducer(compressor, settings, feedback, size, memory)
+    if outer.momentum and any(isinstance(layer, MomentumCorrection) for layer in reducer.layers()):
+        raise ValueError(
+            "local.outer.momentum must be 0 under feedback=momentum_correction, which has its own, "
+            f"got {outer.momentum}"
+        )
     device = next(model.parameters()).device
     rank, n = dist.get_rank(process_group), dist.get_world_size(process_group)
     communicator = Communicator(n, rank=rank, world_size=n, device=device, group=process_group)
