@@ -90,6 +90,13 @@ def test_a_model_without_its_wrapper_is_refused_in_a_line() -> None:
         compress(compiled, "top_k", density=0.1)
 
 
+def test_a_wrapper_that_may_leave_out_the_last_bucket_is_refused() -> None:
+    wrapper = object.__new__(DistributedDataParallel)
+    vars(wrapper).update(_comm_hooks=[], skip_all_reduce_unused_params=True)
+    with pytest.raises(ValueError, match="model without skip_all_reduce_unused_params: a step ends with the"):
+        compress(wrapper, "top_k", density=0.1)
+
+
 def test_sparse_gradients_are_refused_in_a_line() -> None:
     for said in run_in_processes(sparse_gradient, 2):
         assert said.splitlines()[0] == "gradients must be dense, got a sparse one of weight: use sparse=False"

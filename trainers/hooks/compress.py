@@ -57,6 +57,11 @@ def compress(
             "compress needs a DistributedDataParallel model without a communication hook, got one with "
             f"{getattr(hook, '__qualname__', hook)}: a wrapper takes one hook, once"
         )
+    if getattr(ddp_model, "skip_all_reduce_unused_params", False):  # torch 2.9 may lack it
+        raise ValueError(
+            "compress needs a DistributedDataParallel model without skip_all_reduce_unused_params: a step "
+            "ends with the last bucket, which DDP then may leave out"
+        )
     module = ddp_model.module
     size = sum(p.numel() for p in reduced_parameters(module).values() if p.requires_grad)
     reducer, density = chosen_reducer(compressor, settings, feedback, size, memory)
