@@ -188,8 +188,8 @@ class LocalState:
         for name, own in moved.items():
             by_dtype.setdefault(own.dtype, {})[name] = own
         *others, last = by_dtype.values()
-        for own in others:
-            self.compression.reduce(own, last=False)
+        for one in others:
+            self.compression.reduce(one, last=False)
         self.compression.reduce(last, last=True)
 
     @torch.no_grad()
