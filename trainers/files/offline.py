@@ -33,8 +33,9 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 def offline_parts(folder: Path) -> list[Path]:
     """The offline W&B folders of a run folder, in their order.
 
-    Without earlier ones that have no record, of processes killed in their first seconds: with one of these
-    `wandb sync` uploads nothing at all. The last one may be about to get its first record.
+    A process that is killed in its first seconds leaves a folder without a record. `wandb sync` uploads
+    nothing at all if it is given such a folder, so it is left out, unless it is the last: that one may be
+    about to get its first record.
     """
     name = read_wandb_id(folder / WANDB_ID)
     parts = sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
