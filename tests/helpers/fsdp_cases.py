@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
 
 import total_error
 from compressors.api import Segment, Step, inputs_of
@@ -195,6 +196,7 @@ def all_cases(process: int, processes: int, folder: str) -> Found:
         "accumulated": Script().run(0, STEPS, batches=2),
         "scaled": scaled(),
         "overflow": overflowed(process),
+        "reentrant": reentrant(),
     }
     return found | {"lossless": lossless(), "refused": refusals(process), "printed": repr(Script().state)}
 
@@ -237,6 +239,20 @@ def scaled() -> bool:
     """Whether a GradScaler leaves a training with the hard threshold as it is."""
     script = Script("hard_threshold", scaler=torch.amp.GradScaler("cpu", init_scale=65536.0))
     plain = Script("hard_threshold")
+    same = torch.equal(script.run(0, HALF), plain.run(0, HALF))
+    return same and script.state.ledger.metrics() == plain.state.ledger.metrics()
+
+
+def reentrant() -> bool:
+    """Whether an activation checkpoint with a backward pass of its own leaves a training as it is."""
+    script, plain = Script(), Script()
+    model = script.model
+
+    def forward(x: Tensor) -> Tensor:
+        second = model.second(torch.relu(model.first(x)))
+        return checkpoint(model.last, model.scale * torch.relu(second), use_reentrant=True)
+
+    model.forward = forward
     same = torch.equal(script.run(0, HALF), plain.run(0, HALF))
     return same and script.state.ledger.metrics() == plain.state.ledger.metrics()
 

@@ -113,6 +113,10 @@ def test_a_scaler_changes_nothing(found: Found) -> None:
     assert all(own["scaled"] for own in found)
 
 
+def test_an_activation_checkpoint_is_no_step(found: Found) -> None:
+    assert all(own["reentrant"] for own in found)
+
+
 def test_a_step_with_an_infinite_gradient_is_undone(found: Found) -> None:
     for own in (own["overflow"] for own in found):
         assert own["kept"] and own["same"] and own["scale"] == 512.0

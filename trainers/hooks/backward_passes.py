@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_leaves
 
 from trainers.hooks.buckets import at_end_of_backward
 from trainers.hooks.group import together
@@ -26,15 +27,32 @@ class BackwardPasses:
     _reduced: set[int] = field(default_factory=set)  # groups, in this pass
     _before: Tensors | None = None  # the state before this pass, with a scaler
     _is_skipped: bool = False  # because a gradient is not finite
+    _ends_with_outputs: bool = False  # whether the backward pass of the model's outputs ends this pass
+
+    def watch(self, model: nn.Module) -> None:
+        """End a pass with the backward pass of the outputs of ``model``.
+
+        An activation checkpoint with ``use_reentrant=True`` has a backward pass of its own inside of it.
+        """
+        model.register_forward_hook(self._on_forward)
+
+    def _on_forward(self, model: nn.Module, inputs: object, outputs: object) -> None:
+        for output in tree_leaves(outputs):
+            if isinstance(output, Tensor) and output.requires_grad:
+                output.register_hook(self._begin)
+
+    def _begin(self, gradient: Tensor) -> None:
+        self._ends_with_outputs = at_end_of_backward(self._end)
 
     def reduce(self, group: Group, gradients: dict[str, Tensor]) -> None:
         """Replace the gradients [D] of ``group``, by name, by their means, as far as these are known."""
         state, buffers = self.state, list(gradients.values())
         if id(group) in self._reduced:  # for the second time: the last pass has failed, or had two calls
-            self._end()
+            self._close_step()
         needs_check = state.preparation.needs_whole_gradient
         if not self._reduced:
-            at_end_of_backward(self._end)
+            if not self._ends_with_outputs:  # the script has called modules below the model
+                at_end_of_backward(self._end)
             self._before = state.state_dict() if needs_check else None
         self._reduced.add(id(group))
         with together(f"step {state.step + 1} of the compression"):
@@ -50,6 +68,10 @@ class BackwardPasses:
                 state.preparation.end(buffers)
 
     def _end(self) -> None:
+        self._ends_with_outputs = False
+        self._close_step()
+
+    def _close_step(self) -> None:
         if not self._reduced:
             return
         self._reduced.clear()

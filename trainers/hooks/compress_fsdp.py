@@ -89,6 +89,7 @@ def compress_fsdp(
     if communicator.rank == 0:
         warn_without_loops(communicator.device)
     passes = BackwardPasses(state, [place.parameter for place in places])
+    passes.watch(model)
     for group in groups:
         communication = ReduceScatter(group, passes)
         group.module.set_custom_reduce_scatter(communication)  # type: ignore[arg-type]  # a private class

@@ -74,6 +74,7 @@ def compress_replicas(
         reducer, Named(shards), seed=seed, learning_rate=learning_rate, communicator=communicator
     )
     passes = BackwardPasses(state, ())
+    passes.watch(model)
     for group in groups:
         group.module.set_all_reduce_hook(partial(_reduce, passes, group))
         _compressed.add(group.module)
