@@ -18,19 +18,24 @@ COMPRESSORS: dict[str, dict[str, Any]] = {
         "threshold": None,
     },
 }
+FEEDBACK = {
+    "ef": {"_target_": "compressors.feedback.ErrorFeedback", "scale": "gradient"},
+    "none": {"_target_": "compressors.feedback.no_feedback"},
+}
 
 
 def compose(words: list[str]) -> dict[str, Any]:
     """Compose a compressor's settings like Hydra."""
     values = dict(word.split("=") for word in words)
     settings = dict(COMPRESSORS[values.pop("compressor")])
+    feedback = FEEDBACK[values.get("feedback", "ef")]
     for key, value in values.items():
         owner, _, name = key.partition(".")
-        if owner == "compressor":
-            assert name in settings  # otherwise Hydra refuses it
+        if owner in ("compressor", "feedback") and name:
+            assert name in (settings if owner == "compressor" else feedback)  # otherwise Hydra refuses it
         if owner == "compressor" or (owner == "budget" and name in settings):
             settings[name] = value
-    return {"compressor": settings}
+    return {"compressor": settings, "feedback": feedback}
 
 
 def jobs(**values: list[str]) -> list[list[str]]:
@@ -58,6 +63,12 @@ def test_a_setting_of_one_value_goes_where_it_belongs() -> None:
     every = jobs(compressor=["top_k", "none"], compressor__schedule=["exponential"])
     expected = [["compressor=top_k", "compressor.schedule=exponential"], ["compressor=none"]]
     assert jobs_with_own_settings(every, compose) == expected
+
+
+def test_a_job_without_a_residual_takes_no_feedback() -> None:
+    every = jobs(compressor=["none", "top_k"], feedback=["ef", "none"], feedback__scale=["step"])
+    expected = [["compressor=none"], ["compressor=top_k", "feedback=ef", "feedback.scale=step"]]
+    assert jobs_with_own_settings(every, compose) == [*expected, ["compressor=top_k", "feedback=none"]]
 
 
 def test_a_budget_setting_that_selects_the_compressors_settings_is_kept() -> None:

@@ -16,7 +16,8 @@ from trainers.launch.sweep_plan import announce
 
 Compose = Callable[[list[str]], Config]
 _SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-_OWNERS = ("budget", "compressor")  # of settings that not every compressor has
+_PARTS = ("compressor", "feedback")
+_OWNERS = ("budget", *_PARTS)  # of settings that not every compressor has
 
 
 @cache  # run.py and ``compose`` both call it
@@ -40,7 +41,9 @@ def install() -> None:
             if key not in found:
                 composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
                 with interpolating(composed):
-                    found[key] = {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
+                    found[key] = {
+                        part: OmegaConf.to_container(composed[part], resolve=True) for part in _PARTS
+                    }
             return found[key]
 
         if self.batch_index == 0:  # all batches at once: equal jobs may be in different batches
@@ -109,24 +112,28 @@ def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> l
 def _taken(
     own: list[str], others: list[str], compose: Compose, typed: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """The words in ``own`` that set an existing setting of the job's compressor and have an effect.
+    """The words in ``own`` that set an existing setting of the job's compressor or feedback, with an effect.
 
     A setting of the budget may also select the compressor's settings, by an interpolation in a config: it is
     kept if one of its words in ``typed`` changes the compressor.
     """
-    config = compose(others)
+    choices = [word for word in own if "." not in _key(word)]
+    config = compose([*others, *choices])
 
     def is_read(word: str) -> bool:
         owner, name = _key(word).split(".")[:2]
-        if not names_none("compressor", name)(config):
+        if not names_none("feedback" if owner == "feedback" else "compressor", name)(config):
             return True
-        return owner == "budget" and any(compose([*others, each]) != config for each in typed[_key(word)])
+        return owner == "budget" and any(
+            compose([*others, *choices, each]) != config for each in typed[_key(word)]
+        )
 
-    there = [word for word in own if is_read(word)]
+    there = [word for word in own if word in choices or is_read(word)]
     config = compose([*others, *there])
     kept = []
     for word in there:
-        entry = without_effect(config, f"compressor.{_key(word).partition('.')[2]}")
+        owner, _, name = _key(word).partition(".")
+        entry = without_effect(config, f"compressor.{name}" if owner == "budget" else _key(word))
         if entry is None or not entry.is_refused:
             kept.append(word)
     return kept
@@ -134,7 +141,7 @@ def _taken(
 
 def _is_of_compressor(word: str) -> bool:
     owner, dot, _ = _key(word).partition(".")
-    return bool(dot) and owner in _OWNERS
+    return owner == "feedback" or (bool(dot) and owner in _OWNERS)
 
 
 def _key(word: str) -> str:
