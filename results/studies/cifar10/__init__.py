@@ -20,6 +20,7 @@ from results.studies.cifar10.sections import (
     WORKERS,
     by_section,
     label_of,
+    label_of_tried,
     labels_of,
     missing,
     section_of,
@@ -45,7 +46,7 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     """The names of the template; ``tried`` are runs with the learning rates tried."""
     found = by_section(runs)
     functions = by_name(
-        with_interval, label_of, labels_of, looks_of, ratio_of_bytes, top_k_beside, with_equal_scopes
+        with_interval, label_of_tried, labels_of, looks_of, ratio_of_bytes, top_k_beside, with_equal_scopes
     )
     return functions | {
         **{"NONE": NONE, "THREE": THREE, "WORKERS": WORKERS, "NEAR": NEAR, "DENSITIES": DENSITIES},
@@ -58,10 +59,14 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _by_method_and_rate(run: Run) -> tuple[bool, str, float, float, float]:
-    """Order of the runs that tried rates: ``none`` first, then by method, density, rate and lambda."""
-    density, rate = run.config["compressor"].get("density"), run.config["optimizer"]["lr"]
-    return run.compressor != NONE, run.compressor, density or 0, rate, lambda_in_force(run) or 0
+def _by_method_and_rate(run: Run) -> tuple[bool, str, float, float]:
+    """Order of the runs that tried rates: ``none`` first, then by method, rate and lambda."""
+    return (
+        run.compressor != NONE,
+        label_of_tried(run),
+        run.config["optimizer"]["lr"],
+        lambda_in_force(run) or 0,
+    )
 
 
 def with_interval(measure: Measure, own: Seeds) -> str:

@@ -32,8 +32,7 @@ def section_of(run: Run) -> str:
         return "ten epochs"
     if config["trainer"]["epochs"] != 5:
         return f"workers {config['workers']}"
-    is_without = config["feedback"]["_target_"] == NO_FEEDBACK and label_of(run) in SECTIONS["feedback"]
-    return "feedback" if is_without else "main"
+    return "feedback" if _is_without_feedback(run) and label_of(run) in SECTIONS["feedback"] else "main"
 
 
 def label_of(run: Run) -> str:
@@ -48,6 +47,16 @@ def label_of(run: Run) -> str:
         return NONE
     whole = WHOLE if run.config["scope"] == "global" else ""
     return said.get(run.compressor, run.method) + whole
+
+
+def label_of_tried(run: Run) -> str:
+    """The method of a run that tried a learning rate; lambdas have a column of their own."""
+    label = "threshold" if run.config["compressor"].get("threshold") is not None else label_of(run)
+    return f"{label}, without feedback" if _is_without_feedback(run) else label
+
+
+def _is_without_feedback(run: Run) -> bool:
+    return run.config["feedback"]["_target_"] == NO_FEEDBACK
 
 
 def _threshold(run: Run, density: str) -> str:
