@@ -127,10 +127,18 @@ def _with(record: bytes, starts: tuple[str, ...]) -> bytes:
 
 
 def outputs_of(study: Study, root: Path) -> Iterator[Path]:
-    """The study's output folders: those of its page's runs, and others named NAME_*, such as its pilots."""
-    names = set(study.outputs or (study.name,))
-    names |= {path.name for path in root.glob(f"{study.name}_*")} - set(STUDIES)
-    return (root / name for name in sorted(names))
+    """The study's output folders: those of its page's runs, and others named NAME_*, such as its pilots.
+
+    Folders of another study, whose runs the page reads as well, are left to the archive of that study.
+    """
+    names = set(study.outputs or (study.name,)) | {path.name for path in root.glob(f"{study.name}_*")}
+    return (root / name for name in sorted(names) if owner_of(name) in (None, study.name))
+
+
+def owner_of(output: str) -> str | None:
+    """The study whose name an output folder has or begins with; the longest if there are several."""
+    names = [name for name in STUDIES if output == name or output.startswith(f"{name}_")]
+    return max(names, key=len, default=None)
 
 
 def finished_in(output: Path) -> Iterator[Path]:

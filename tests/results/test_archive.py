@@ -9,7 +9,7 @@ import pytest
 from run_folders import write_run
 
 from results.__main__ import main
-from results.archive import FILES
+from results.archive import FILES, owner_of
 from results.read.folders import read_runs
 from results.studies.catalogue import STUDIES, load
 from results.studies.kit import ROOT
@@ -85,6 +85,13 @@ def test_the_bytes_depend_on_the_runs_alone(root: Path, tmp_path: Path) -> None:
         assert main(["archive", "regret", "--root", str(root), "--file", str(tmp_path / name)]) == 0
         (finished(root)[0] / "config.yaml").touch()
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_runs_of_another_study_are_in_its_own_archive(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for output in ("league", "league_tuning", "cifar10", "why"):  # all read by the page of the last
+        write_run(tmp_path / output)
+    assert main(["archive", "why", "--root", str(tmp_path), "--file", str(tmp_path / "a")]) == 0
+    assert capsys.readouterr().out.startswith("1 runs ")
 
 
 def test_runs_that_exist_are_kept(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -165,7 +172,8 @@ def test_a_flipped_bit_is_one_line(root: Path, tmp_path: Path, capsys: pytest.Ca
 )
 def test_a_page_follows_from_its_archive(study: str, tmp_path: Path) -> None:
     outputs, page = tmp_path / "outputs", tmp_path / f"{study}.md"
-    assert main(["archive", study, "--unpack", "--root", str(outputs)]) == 0
+    for owner in {study, *map(owner_of, load(study).outputs)} - {None}:
+        assert main(["archive", owner, "--unpack", "--root", str(outputs)]) == 0
     words = ["study", study, "--root", str(outputs), "--table", str(page), "--figures", str(tmp_path)]
     assert main(words) == 0
     kept = [path for ending in ("md", "json") for path in (PAGES / study).glob(f"{study}.{ending}")]
