@@ -168,7 +168,12 @@ def test_a_flipped_bit_is_one_line(root: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    "study", sorted(name for path in PAGES.glob("*/runs.tar.xz") if (name := path.parent.name) in STUDIES)
+    "study",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if len(load(name).outputs) > 1 else [])
+        for path in sorted(PAGES.glob("*/runs.tar.xz"))
+        if (name := path.parent.name) in STUDIES
+    ],
 )
 def test_a_page_follows_from_its_archive(study: str, tmp_path: Path) -> None:
     outputs, page = tmp_path / "outputs", tmp_path / f"{study}.md"
