@@ -1,6 +1,6 @@
 """Layout of parameters in the flat buffers, and the segments that are compressed together."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -89,14 +89,3 @@ class Layout:
             ]
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
             parameter.grad = gradient
-
-    def position(self, segment: str, layer: int) -> int:
-        """Index in ``names`` of a segment's layer."""
-        return layer if segment == WHOLE and self.scope == "global" else self.names.index(segment)
-
-    def layers(self, segment: str, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """The layers of one segment's ``rows`` [W, d]: (position in ``names``, [W, d_layer])."""
-        if segment == WHOLE and self.scope == "global":
-            yield from enumerate(rows.split(self.sizes, dim=1))
-        else:
-            yield self.names.index(segment), rows
