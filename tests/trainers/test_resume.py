@@ -8,7 +8,6 @@ from configs import CONF
 from libsvm_files import write_rows
 from resuming import assert_same, config_of, crash_after, records, train
 
-from trainers.checkpoint.files import Checkpoint
 from trainers.run import training
 from trainers.run.folder import RunFolder
 
@@ -128,23 +127,6 @@ def test_an_interrupted_run_is_the_run_that_was_not(
     assert_same(whole, train(config))
     said = "".join(capsys.readouterr())
     assert "cannot be used" not in said and "starting again" not in said, "both went on from a checkpoint"
-
-
-def test_a_checkpoint_without_the_counts_that_were_added_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The largest bytes of a step are then unknown, and absent."""
-    settings = (*COMMON, *CASES["momentum"])
-    whole = train(config_of(tmp_path / "whole", *settings))["summary"]
-    config = config_of(tmp_path / "broken", *settings)
-    with crash_after(6):
-        training.train(config)
-    read, added = Checkpoint._read, ("ledger/total_exchanges", "ledger/largest_link_bytes")
-    monkeypatch.setattr(
-        Checkpoint, "_read", lambda *args: {n: t for n, t in read(*args).items() if n not in added}
-    )
-    assert whole.pop("comm/link_bytes_sent_largest") > 0
-    assert train(config)["summary"] == whole
 
 
 def test_a_convex_run(tmp_path: Path) -> None:

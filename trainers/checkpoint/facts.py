@@ -43,7 +43,7 @@ class Facts(TypedDict):
     optimizer: Skeleton
     optimizer_name: str
     average_period: int | None
-    num_nodes: NotRequired[int | None]  # with the same state in all workers of a node; absent from old ones
+    num_nodes: int | None  # with the same state in all workers of a node
     # added when the state is saved
     seconds: NotRequired[float]
     num_workers: NotRequired[int]

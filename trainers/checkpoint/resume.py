@@ -1,12 +1,9 @@
 """The start of a run: from its first step, its last valid checkpoint, or another run's checkpoint."""
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
 
 from trainers.checkpoint.files import (
     Checkpoint,
@@ -112,7 +109,7 @@ def snapshot_of(start: Start, communicator: Communicator, training: Training, ru
 
 def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Training, run: str) -> Snapshot:
     facts, step = checkpoint.facts, checkpoint.step
-    found, nodes = facts.get("num_nodes"), training.nodes and training.nodes.across.size
+    found, nodes = facts["num_nodes"], training.nodes and training.nodes.across.size
     if found != nodes:
         raise CheckpointMismatch(
             f"{checkpoint.path}: nodes must be {found}, as in the checkpoint, got {nodes}"
@@ -127,15 +124,8 @@ def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Trai
             f"and this run ends at {training.num_steps}"
         )
     if checkpoint.num_workers == communicator.size:
-        snapshot = checkpoint.load(communicator.local_workers).at_step(step)
-    else:
-        snapshot = redistribute(checkpoint, communicator.local_workers, communicator.size, step)
-    for tensors, _ in snapshot.workers.values():
-        # Older checkpoints lack two counts: all layers were in every step, the largest bytes are unknown.
-        sent, steps = tensors["ledger/total_sent"], facts["steps_in_ledger"]
-        tensors.setdefault("ledger/total_exchanges", torch.full_like(sent, steps))
-        tensors.setdefault("ledger/largest_link_bytes", torch.full_like(sent[0], math.inf))
-    return snapshot
+        return checkpoint.load(communicator.local_workers).at_step(step)
+    return redistribute(checkpoint, communicator.local_workers, communicator.size, step)
 
 
 def redistribute(
