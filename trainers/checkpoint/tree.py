@@ -38,28 +38,15 @@ def take_apart(tree: object, prefix: str, out: dict[str, Tensor]) -> Skeleton:
     raise TypeError(f"{prefix} must be tensors in tuples, lists and dicts to be saved, got {type(tree)}")
 
 
-def tensors_of(skeleton: object) -> set[str]:
-    """The names of the tensors in a skeleton. Raises ``ValueError`` for an invalid skeleton."""
-    names: set[str] = set()
-    left = [skeleton]
-    while left:
-        part = left.pop()
-        if not isinstance(part, dict) or len(part) != 1:
-            raise ValueError("a skeleton must be objects with one field each")
-        ((kind, content),) = part.items()
-        if kind == "tensor" and isinstance(content, str):
-            names.add(content)
-        elif kind in ("list", "tuple") and isinstance(content, list):
-            left += content
-        elif kind == "dict" and isinstance(content, list) and all(map(_is_pair, content)):
-            left += [inner for _, inner in content]
-        elif kind != "value" or not isinstance(content, _PLAIN):
-            raise ValueError(f"a skeleton must be tensors and values in lists and dicts, got a {kind!r}")
-    return names
-
-
-def _is_pair(pair: object) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], (str, int))
+def tensors_of(skeleton: Skeleton) -> set[str]:
+    """The names of the tensors in a skeleton."""
+    ((kind, content),) = skeleton.items()
+    if kind == "tensor":
+        return {content}
+    if kind == "value":
+        return set()
+    parts = [part for _, part in content] if kind == "dict" else content
+    return set[str]().union(*map(tensors_of, parts))
 
 
 def put_together(skeleton: Skeleton, tensors: Mapping[str, Leaf]) -> Tree:
