@@ -27,7 +27,7 @@ def world() -> tuple[int, int, int]:
 
 
 @contextmanager
-def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Iterator[None]:
+def process_group(device: torch.device, *, timeout_seconds: float) -> Iterator[None]:
     """Context manager: the process group of all processes that a launcher started; none for one process.
 
     The backend is gloo on CPUs and NCCL on GPUs. Raises ``PeerLostError``, also for errors within the block,

@@ -57,7 +57,7 @@ _ROWS: tuple[tuple[str, str, Form], ...] = (
 _KIND = re.compile(r"comm/(\w+)_bytes_total")
 
 
-def print_summary(summary: Mapping[str, object], console: Console | None = None) -> None:
+def print_summary(summary: Mapping[str, object]) -> None:
     """Print the quality, the total error and the bytes of a finished run."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column()
@@ -65,7 +65,7 @@ def print_summary(summary: Mapping[str, object], console: Console | None = None)
     for name, label, form in _rows(summary):
         if name in summary:
             table.add_row(label, form(summary[name]) if callable(form) else form.format(summary[name]))
-    (console or Console(width=100)).print(table)
+    Console(width=100).print(table)
 
 
 def next_commands(folder: Path, output: str, summary: Mapping[str, object]) -> str:

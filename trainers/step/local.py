@@ -20,8 +20,6 @@ from trainers.step.reading import read_together
 
 _BLOCK = 2**20  # entries of all workers' pseudo-gradients that are collected at a time
 
-Moments = dict[int, dict[str, Any]]  # an optimizer's state, by the position of the parameter in its groups
-
 
 class Rounds:
     """A loader of the batches of H local steps at a time; they are read when they are needed."""

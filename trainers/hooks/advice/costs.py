@@ -55,14 +55,13 @@ class Settings:
         )
 
 
-def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost]:
+def measure_costs(layout: Layout, settings: Settings) -> list[Cost]:
     """Costs of dense training, torch's fp16 hook, Top-k, hard threshold and PowerSGD on this machine.
 
     The compressors run with error feedback. Their inputs p are normally distributed, and the threshold is set
     so that ``density`` is the share of entries above it. Raises ``ValueError`` if the measurement takes more
     memory than a CPU machine has.
     """
-    settings = settings or Settings()
     size = layout.num_parameters
     if layout.device.type == "cpu":
         require_memory(3 * MANY * layout.num_bytes, "gradients, residuals and inputs")
