@@ -59,7 +59,9 @@ class Ledger:
         self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
         self.total_error = torch.zeros_like(self.error)
         self._error, self._total_error = _entries(self.error), _entries(self.total_error)
-        self._layers = {name: self._find(name) for name in (WHOLE, *layout.names)}
+        self._layers = {name: slice(i, i + 1) for i, name in enumerate(layout.names)}
+        if layout.scope == "global":
+            self._layers[WHOLE] = slice(0, len(layout.names))
         self.kinds = communicator.kinds
         self.counts, self.total_counts = (Counts(*shape, len(self.kinds)) for _ in range(2))
         # Bytes that would have left a worker without compression, equal in every step.
@@ -104,13 +106,6 @@ class Ledger:
             return None
         rows, layers = np.nonzero(~np.isfinite(self.input_norm.cpu().numpy()))
         return (int(rows[-1]), int(layers[rows == rows[-1]][0])) if len(rows) else None
-
-    def _find(self, segment: str) -> slice:
-        """Indices of a segment's layers."""
-        if segment == WHOLE and self.layout.scope == "global":
-            return slice(0, len(self.layout.names))
-        first = self.layout.names.index(segment) if segment in self.layout.names else 0
-        return slice(first, first + 1)
 
     def close_step(self) -> None:
         """Add the step to the totals after all of its segments have been recorded."""
