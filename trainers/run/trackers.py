@@ -44,16 +44,18 @@ OpenTracker = Callable[..., Sequence[ExternalTracker]]
 
 @dataclass(frozen=True)
 class Trackers:
-    """All destinations of one run, used as one."""
+    """All destinations of one run, used as one; there are none in processes other than the first."""
 
-    trackers: Sequence[Tracker]
+    destinations: Sequence[Tracker] = ()
+    external: Sequence[ExternalTracker] = ()  # those that the config names
+    lines: "JsonLines | None" = None
 
     def log(self, record: Record) -> None:
-        for tracker in self.trackers:
+        for tracker in self.destinations:
             tracker.log(record)
 
     def finish(self, summary: Summary | None) -> None:
-        for tracker in self.trackers:
+        for tracker in self.destinations:
             tracker.finish(summary)
 
 

@@ -1,8 +1,5 @@
 """A training in one process of a run: communicator, run folder, trackers and checkpoints."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import torch
 
 from compressors.build import threshold_in_force
@@ -24,22 +21,13 @@ from trainers.run.build import build_training
 from trainers.run.folder import RunFolder
 from trainers.run.report import announce, next_commands, print_summary
 from trainers.run.terminal import Terminal
-from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Trackers
+from trainers.run.trackers import JsonLines, OpenTracker, Trackers
 from trainers.step.gradients import NonFiniteGradientError
 from trainers.step.reading import UnreadableDataError
 from trainers.training import Training
 
 
-@dataclass(frozen=True)
-class Records:
-    """The trackers of a run; there are none in processes other than the first."""
-
-    trackers: Trackers = field(default_factory=lambda: Trackers([]))
-    external: Sequence[ExternalTracker] = ()  # those that the config names
-    lines: JsonLines | None = None
-
-
-def open_records(config: Config, folder: RunFolder, training: Training, start: Start) -> Records:
+def open_all(config: Config, folder: RunFolder, training: Training, start: Start) -> Trackers:
     """The trackers of a run that begins or continues at ``start``."""
     open_tracker: OpenTracker = make(config["tracker"])
     facts = folder.facts()
@@ -57,7 +45,7 @@ def open_records(config: Config, folder: RunFolder, training: Training, start: S
     lines = JsonLines(folder.metrics, start.records)
     first_step = start.checkpoint.step if start.checkpoint is not None else 0
     terminal = Terminal(training.num_steps, first_step=first_step, job=parallel_job())
-    return Records(Trackers([lines, terminal, *external]), external, lines)
+    return Trackers([lines, terminal, *external], external, lines)
 
 
 @exhaustion_in_one_line()
@@ -85,13 +73,13 @@ def train(config: Config) -> None:
                 reduction=config["trainer"].get("reduction", "worker_order"),
             )
             training = build_training(config, communicator, device)
-        records = Records()
+        trackers = Trackers()
         problem, start = None, Start()
         if process == 0:
             try:
                 with refusing():
                     start = folder.open()
-                    records = open_records(config, folder, training, start)
+                    trackers = open_all(config, folder, training, start)
                     announce(training, folder.path, start)
             except ConfigError as refusal:
                 problem = refusal
@@ -100,11 +88,11 @@ def train(config: Config) -> None:
         summary = None
         with stop_request() as request:
             checkpoints = Checkpoints(
-                saving, folder.checkpoints, folder.id, communicator, request, records=records.lines
+                saving, folder.checkpoints, folder.id, communicator, request, records=trackers.lines
             )
             try:
                 checkpoints.begin_at(snapshot_of(start, communicator, training, folder.id))
-                summary = run(training, records.trackers, checkpoints)
+                summary = run(training, trackers, checkpoints)
                 checkpoints.settle()
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)
@@ -112,18 +100,18 @@ def train(config: Config) -> None:
                 request.is_finished = True
             except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch, MethodError) as error:
                 if process == 0:
-                    for tracker in records.external:
+                    for tracker in trackers.external:
                         tracker.fail(str(error))
                     folder.close({"error": str(error)}, checkpoints.seconds, "failed")
                 raise ConfigError(str(error)) from error
             finally:
                 checkpoints.close()
-                records.trackers.finish(summary)
+                trackers.finish(summary)
         if process == 0:
             print_summary(summary)
             print(f"run folder: {folder.path}")
             if current_sweep() is None:
                 print(next_commands(folder.path, config["output"], summary))
-            for tracker in records.external:
+            for tracker in trackers.external:
                 if tracker.sync_command and current_sweep() is None:  # a sweep prints one for all jobs
                     print(f"to Weights & Biases: {tracker.sync_command}")
