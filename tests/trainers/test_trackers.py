@@ -277,4 +277,4 @@ def test_wandb_that_fails_is_said_once(
     after = open_offline(tmp_path / "next", continues=False)
     after.log(RECORD)
     after.finish({})
-    assert not after.failed
+    assert not after.attempt.failed

@@ -75,16 +75,14 @@ class Checkpoint:
     def load(self, workers: Iterable[int]) -> Snapshot:
         """The shared state and the state of these workers, on the CPU. Raises ``DamagedCheckpointError``."""
         try:
-            return self._load(workers)
+            shared = self._read(self.descriptions[0], "shared/")
+            found = {}
+            for worker in workers:
+                part = next(d for d in self.descriptions if str(worker) in d["memories"])
+                tensors = self._read(part, f"worker/{worker}/")
+                found[worker] = WorkerState(tensors, part["memories"][str(worker)])
         except (SafetensorError, OSError) as error:
             raise DamagedCheckpointError(f"{self.path}: its tensors cannot be read: {error}") from error
-
-    def _load(self, workers: Iterable[int]) -> Snapshot:
-        shared = self._read(self.descriptions[0], "shared/")
-        found = {}
-        for worker in workers:
-            part = next(d for d in self.descriptions if str(worker) in d["memories"])
-            found[worker] = WorkerState(self._read(part, f"worker/{worker}/"), part["memories"][str(worker)])
         return Snapshot(shared, found, self.facts, str(self.path))
 
     def _read(self, description: PartDescription, prefix: str) -> dict[str, torch.Tensor]:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-from torch import Tensor, nn
-
 from data.protocols import Batch, Carry, Loader
 from trainers.checkpoint.state import (
     FRESH,
@@ -39,7 +37,8 @@ def require_fit(
         _require_moments(state, snapshot)
         carries: Tree = carries_after(batches[0]) if batches else []
         if state.local is not None:
-            kept = _weights_like(state.model) if state.local.settings.keeps_weights else []
+            keeps_weights = state.local.settings.keeps_weights
+            kept = [p for p in state.model.parameters() if p.requires_grad and keeps_weights]
             carries = [carries, moments_like(state.local.optimizer), kept]
         _require_carries(communicator.local_workers, snapshot, carries)
 
@@ -86,7 +85,3 @@ def _require_tree(expected: Tree, skeleton: Skeleton, prefix: str, saved: Tensor
 def _names(skeleton: Skeleton) -> Tree:
     """A skeleton as a tree of names, independent of the order of an object's fields."""
     return put_together(skeleton, {name: name for name in tensors_of(skeleton)})
-
-
-def _weights_like(model: nn.Module) -> list[Tensor]:
-    return [p for p in model.parameters() if p.requires_grad]

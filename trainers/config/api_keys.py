@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable
 
+from trainers.config.targets import walk
 from trainers.files.plain import Config
 
 _NAMES = re.compile(
@@ -34,17 +35,11 @@ def refuse_keys(words: Iterable[str]) -> None:
 
 def refuse_keys_in(config: Config) -> None:
     """Raise ``ValueError`` for a config that contains an API key, recognised as in ``refuse_keys``."""
-    _search("", config, _secrets())
-
-
-def _search(name: str, value: object, secrets: set[str]) -> None:
-    if isinstance(value, (dict, list, tuple)):
-        entries = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, entry in entries:
-            _search(f"{name}.{key}" if name else str(key), entry, secrets)
-            _check("a name", str(key), False, secrets)
-    elif value is not None:
-        _check(name, str(value), True, secrets)
+    secrets = _secrets()
+    for path, value, _ in walk(config):
+        _check("a name", path[-1], False, secrets)
+        if value is not None and not isinstance(value, (dict, list, tuple)):
+            _check(".".join(path), str(value), True, secrets)
 
 
 def _check(name: str, value: str, has_value: bool, secrets: set[str]) -> None:
@@ -57,8 +52,5 @@ def _check(name: str, value: str, has_value: bool, secrets: set[str]) -> None:
 
 
 def _secrets() -> set[str]:
-    return {v for name, v in os.environ.items() if _VARIABLES.search(name) and _could_be_secret(v)}
-
-
-def _could_be_secret(value: str) -> bool:
-    return len(value) >= _SHORTEST and not value.startswith("/")  # a path to a key is not a key
+    named = (value for name, value in os.environ.items() if _VARIABLES.search(name))
+    return {value for value in named if len(value) >= _SHORTEST and value[0] != "/"}  # not a path to a key

@@ -52,7 +52,7 @@ def check_targets(config: Config) -> None:
     Checks only names and the metadata of packages; imports nothing. Also refuses texts that Hydra would
     interpolate at the instantiation.
     """
-    for path, value, _ in _walk(config):
+    for path, value, _ in walk(config):
         if isinstance(value, str) and "${" in value:
             raise ValueError(
                 f"{'.'.join(path)} must not contain ${{...}} after resolution, got {shown(value)}"
@@ -73,7 +73,7 @@ def check_factories(config: Config) -> None:
     Call it after ``check_targets`` and before any instantiation. The factory must be defined in the module
     that the name has, or in a submodule: ``compressors.api.torch`` is not.
     """
-    for path, value, settings in _walk(config):
+    for path, value, settings in walk(config):
         if path[-1] == "_target_":
             assert isinstance(value, str) and isinstance(settings, dict)  # ``check_targets`` checks it
             _check_factory(path[:-1], value, settings)
@@ -92,7 +92,7 @@ def settings_of(config: Config, group: str) -> set[str]:
 
 def packages_of(config: Config) -> dict[str, str]:
     """The installed packages, other than this project, whose code a config names, with their versions."""
-    named = [(_module(value), path[0]) for path, value, _ in _walk(config) if path[-1] == "_target_"]
+    named = [(_module(value), path[0]) for path, value, _ in walk(config) if path[-1] == "_target_"]
     theirs = [entry for entry in named if not is_ours(entry[0].partition(".")[0])]
     found = [installed.declaration_of(module, group) for module, group in theirs]
     return {each.distribution: each.version for each in sorted(filter(None, found))}
@@ -100,10 +100,10 @@ def packages_of(config: Config) -> dict[str, str]:
 
 def modules_named(config: Config) -> set[str]:
     """The modules of all parts that a config names."""
-    return {_module(value) for path, value, _ in _walk(config) if path[-1] == "_target_"}
+    return {_module(value) for path, value, _ in walk(config) if path[-1] == "_target_"}
 
 
-def _walk(
+def walk(
     whole: Config | Sequence[object], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object, Config | Sequence[object]]]:
     """The path of every key and list entry in ``whole``, the entry, and the mapping or list that has it."""
@@ -113,7 +113,7 @@ def _walk(
         here = (*path, str(key))
         yield here, entry, whole
         if isinstance(entry, (dict, list, tuple)):
-            yield from _walk(entry, here)
+            yield from walk(entry, here)
 
 
 def _check_name(path: tuple[str, ...], value: object) -> None:

@@ -53,10 +53,6 @@ class WeightsAndBiases:
         self._step = 0  # of the last record
 
     @property
-    def failed(self) -> bool:
-        return self.attempt.failed
-
-    @property
     def sync_command(self) -> str | None:
         """The command that uploads all offline parts; None unless this part is offline."""
         if self.run is None or self.run.settings.mode != "offline":
