@@ -5,6 +5,7 @@
 #   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; a day on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
+#   language         an LSTM and a Transformer on Python's reference, each method at its best of three or four rates, eight seeds; two hours on one core
 #   league           every method at three byte budgets on four tasks, each with tuned rates, five seeds; some thirty hours
 #   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, five seeds; some four hours on one core
 #   main             the main job with four methods and three seeds; half an hour
@@ -23,7 +24,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := cifar10 convex lambda_vs_k league local main regret why wikitext2
+STUDIES := cifar10 convex lambda_vs_k language league local main regret why wikitext2
 .PHONY: run test test-slow format dist docs gpu paper $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -41,7 +42,7 @@ test-slow: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile
 
 # Finished runs are not run again.
-convex lambda_vs_k local main regret: $(RESULTS)
+convex lambda_vs_k language local main regret: $(RESULTS)
 	.venv/bin/python -m sweeps $@ $(ARGS)
 	.venv/bin/python -m results study $@
 

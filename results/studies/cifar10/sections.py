@@ -7,7 +7,6 @@ import yaml
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import PAGES, ROOT, Seeds
-from trainers.identity.identity import NO_FEEDBACK
 
 MATCHED = {  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
     "one_percent": "1 %",
@@ -32,7 +31,7 @@ def section_of(run: Run) -> str:
         return "ten epochs"
     if config["trainer"]["epochs"] != 5:
         return f"workers {config['workers']}"
-    return "feedback" if _is_without_feedback(run) and label_of(run) in SECTIONS["feedback"] else "main"
+    return "main"
 
 
 def label_of(run: Run) -> str:
@@ -51,12 +50,7 @@ def label_of(run: Run) -> str:
 
 def label_of_tried(run: Run) -> str:
     """The method of a run that tried a learning rate; lambdas have a column of their own."""
-    label = "threshold" if run.config["compressor"].get("threshold") is not None else label_of(run)
-    return f"{label}, without feedback" if _is_without_feedback(run) else label
-
-
-def _is_without_feedback(run: Run) -> bool:
-    return run.config["feedback"]["_target_"] == NO_FEEDBACK
+    return "threshold" if run.config["compressor"].get("threshold") is not None else label_of(run)
 
 
 def _threshold(run: Run, density: str) -> str:

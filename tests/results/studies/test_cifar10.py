@@ -135,7 +135,6 @@ def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     assert f"1 of the {number + 1} rows have a finished run." in text
     assert rows(text, "Top-k 1 %")[0][3] == rows(text, "Top-k 0.1 %")[0][3] == "no finished run"
     assert ".png" not in text and "## Comparisons" not in text and "84.00 (one seed)" in text
-    assert "No finished run of Top-k 1 %." in text  # no table of dashes
 
 
 def test_a_run_that_failed_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
