@@ -81,12 +81,14 @@ def finished_runs(folders: Iterable[Path], needs: Sequence[str] = (), *, warn: b
     """``read_runs`` without duplicates; with ``warn``, prints ``warnings`` on standard error.
 
     A run whose summary lacks one of the metrics ``needs`` is left out, with a line on standard error. Raises
-    ``FileNotFoundError`` if there is no finished run.
+    ``FileNotFoundError`` if no run is left.
     """
     folders = list(folders)
-    runs = with_numbers(read_runs(folders), needs)
+    finished = read_runs(folders)
+    runs = with_numbers(finished, needs)
     if not runs:
-        raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
+        lacked = f" has {' and '.join(needs)}" if finished else ""
+        raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}{lacked}")
     for said in warnings(runs) if warn else ():
         print(f"warning: {said}", file=sys.stderr)
     return latest(runs)

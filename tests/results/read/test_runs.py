@@ -220,3 +220,9 @@ def test_what_cannot_be_compared_beside_the_method(tmp_path: Path, across: str, 
     write_run(tmp_path)
     with pytest.raises(ValueError, match=said):
         compared_across(read_runs([tmp_path]), across)
+
+
+def test_finished_runs_without_the_numbers_are_not_called_unfinished(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"^no finished run in .* has no/such$"):
+        finished_runs([tmp_path], needs=["no/such"])
