@@ -170,7 +170,7 @@ def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
     if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
         raise MethodError(
             f"{codec.payload.__name__}.{name} must have the same length on all workers: its Field has no "
-            f"elements_per_entry, or {type(codec).__name__} is not ragged"
+            f"elements_per_entry, or {type(codec).__name__} must declare Traits(ragged=True)"
         )
 
 
