@@ -15,6 +15,7 @@ MATCHED = {  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
 WHOLE = ", whole model"
 NONE = "none"
 WORKERS = (1, 2, 4, 8, 16)
+FIVE_SEEDS = "five seeds"
 _TOLD = yaml.safe_load((ROOT / PAGES / "cifar10/study.yaml").read_text(encoding="utf-8"))
 SECTIONS: dict[str, list[str]] = _TOLD["sections"]
 THREE = SECTIONS["workers 1"]  # of every section of workers
@@ -26,7 +27,7 @@ def section_of(run: Run) -> str:
     """The section of a run, by the settings in which it differs from the main comparison."""
     config = run.config
     if config["trainer"]["precision"] == "fp32":
-        return "precision"
+        return "precision" if run.compressor == NONE else FIVE_SEEDS
     if config["trainer"]["epochs"] == 10:
         return "ten epochs"
     if config["trainer"]["epochs"] != 5:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from results.compare.measures import LINK_BYTES, Measure
 from results.compare.statistics import FEWEST_SEEDS
-from results.studies.cifar10.sections import NONE, WHOLE, Methods
+from results.studies.cifar10.sections import FIVE_SEEDS, NONE, WHOLE, Methods
 from results.studies.kit import Seeds
 from results.studies.looks import Look
 
@@ -38,10 +38,15 @@ def top_k_beside(label: str, own: Seeds, main: Methods) -> str | None:
 def looks_of(
     look: Callable[..., Look | None], measure: Measure, found: Mapping[str, Methods]
 ) -> Iterator[Look | None]:
-    """The comparisons with ``none`` and Top-k that have enough common seeds, by ``look`` of the engine."""
-    for section in ("ten epochs", "main"):
+    """The comparisons with ``none`` and Top-k that have enough common seeds, by ``look`` of the engine.
+
+    The five seeds have a threshold's training of one scope, which is compared with Top-k of both.
+    """
+    for section in (FIVE_SEEDS, "ten epochs", "main"):
         for label, own in found[section].items():
-            for other in (NONE, top_k_beside(label, own, found[section])):
+            beside = top_k_beside(label, own, found[section])
+            whole = f"{beside}{WHOLE}" if section == FIVE_SEEDS else None
+            for other in (NONE, beside, whole):
                 theirs = found[section].get(other or "", {})
                 if other not in (None, label) and len(own.keys() & theirs.keys()) >= FEWEST_SEEDS:
                     one = label if section == "main" else f"{section}: {label}"
