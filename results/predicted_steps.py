@@ -42,7 +42,6 @@ from trainers.network_model.break_even import COMPRESSION, ROUNDS
 from trainers.network_model.rates import bits_per_second
 from trainers.network_model.step_times import Cost, Line, Network, judge, predict, table
 
-ROOT = Path(__file__).parents[1]
 NEEDED = (
     "time/gradient_seconds",
     "time/update_seconds",
@@ -221,7 +220,8 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
     a row for each. A run's bytes hold for its own number of workers, and are all treated as gathered. Dense
     training and fp16 follow from the number of parameters; dense training with local steps is a method.
 
-    Raises ``ValueError`` for runs of one worker or node, of several numbers of these or of several sizes.
+    Raises ``ValueError`` for runs of one worker or node, of several numbers of these or of several sizes, and
+    without ``compute_ms`` also for different computations and if all runs overlap them with the reduction.
     """
     counts, of_nodes = {run.workers for run in runs}, {run.config.get("nodes") for run in runs}
     sizes = {size for run in runs if (size := num_parameters(run)) is not None}
@@ -237,7 +237,11 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
     costs = [cost_of_run(run, workers) for run in runs]
     in_a_step = [steps // fragments for steps, fragments in map(local_of, runs)]
     own = [seconds / count for (_, seconds), count in zip(costs, in_a_step, strict=True)]
-    compute = compute_of(runs, own) if compute_ms is None else compute_ms / 1e3
+    if compute_ms is None:
+        require_one_computation(runs)
+        compute = median_alone(runs, own)
+    else:
+        compute = compute_ms / 1e3
     found = [
         dense_cost("dense", element_bytes(runs, senders, size) * size),
         dense_cost("fp16", 2.0 * size),
@@ -275,17 +279,11 @@ def shares_a_sum(run: Run) -> bool:
     return COMPRESSION not in run.summary and run.senders > run.environment.get("processes", 1)
 
 
-def compute_of(runs: list[Run], seconds: list[float]) -> float:
+def median_alone(runs: Sequence[Run], seconds: Sequence[float]) -> float:
     """Median ``seconds`` of compute of the runs that do not overlap it with the reduction.
 
-    Raises ``ValueError`` if all do, and for runs with different computations.
+    Raises ``ValueError`` if all do.
     """
-    require_one_computation(runs)
-    return median_alone(runs, seconds)
-
-
-def median_alone(runs: Sequence[Run], seconds: Sequence[float]) -> float:
-    """Median ``seconds`` of compute of the runs that do not overlap it. Raises ``ValueError`` if all do."""
     alone = [own for own, run in zip(seconds, runs, strict=True) if not may_overlap(run)]
     if not alone:
         raise ValueError(
