@@ -135,9 +135,11 @@ def line_styles(lines: Iterable[Styled], marked: bool = False) -> dict[str, dict
 def save(figure: Any, stem: Path, *, pdf: bool = False) -> list[Path]:
     """Save a figure as PNG with 256 colours, also as PDF on demand; equal figures give equal bytes.
 
-    Only powers of ten at an axis are formulas; in other texts ``$`` has no special meaning.
+    No text is a formula: ``$`` has no special meaning.
     """
-    for text in _words(figure):
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
         text.set_parse_math(False)
     paths = [stem.with_name(f"{stem.name}.png")]
     drawn = BytesIO()
@@ -152,17 +154,6 @@ def save(figure: Any, stem: Path, *, pdf: bool = False) -> list[Path]:
         with writing_over(paths[1]) as place:
             figure.savefig(place, format="pdf", metadata=dateless)
     return paths
-
-
-def _words(figure: Any) -> list[Any]:
-    """All texts of a figure except powers of ten at logarithmic axes."""
-    from matplotlib.text import Text
-    from matplotlib.ticker import LogFormatter
-
-    axes = [axis for both in figure.axes for axis in (both.xaxis, both.yaxis)]
-    logarithmic = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
-    powers = {label for axis in logarithmic for label in axis.get_ticklabels(which="both")}
-    return [text for text in figure.findobj(Text) if text not in powers]
 
 
 def _number(name: str) -> int:
