@@ -79,7 +79,7 @@ def notes_of(panels: Iterable[Panel]) -> list[str]:
     return notes
 
 
-def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -> Panel:
+def curves(methods: Methods, x: Metric, y: Metric, most: int) -> Panel:
     """A curve per method, its mean over seeds, with at most about ``most`` points.
 
     Some points have marks, which show the seeds and the 95 % interval of the mean.
@@ -122,7 +122,7 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
     on_intervals, equal = _on_intervals(lines, seeds, y, 1, y_scale)
     axes = Axis(x.label, x_scale), Axis(y.label, y_scale)
-    return Panel(*axes, lines, title=title, notes=(*notes, *on_intervals), equal=equal)
+    return Panel(*axes, lines, notes=(*notes, *on_intervals), equal=equal)
 
 
 def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[str]] | None = None) -> Panel:
@@ -131,31 +131,22 @@ def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[s
         method: [np.array([[each.factor * run.summary[each.name] for each in (x, y)] for run in runs])]
         for method, runs in methods.items()
     }
-    panel = through(seeds, x, y, across_too=True)
+    panel = through(seeds, x, y)
     joined = tuple(map(tuple, families_of(methods) if families is None else families))
     is_dense = {method: runs[0].compressor == "none" for method, runs in methods.items()}
     across = tuple((line.name, line.marks[0].y) for line in panel.lines if is_dense[line.name])
     return replace(panel, joined=joined, across=across)
 
 
-def through(
-    seeds: Mapping[str, Sequence[np.ndarray]],
-    x: Metric,
-    y: Metric,
-    *,
-    across_too: bool = False,
-) -> Panel:
-    """A line per name through its marks; a mark is an array with its seeds, [seeds, 2].
-
-    ``across_too``: intervals also along x.
-    """
+def through(seeds: Mapping[str, Sequence[np.ndarray]], x: Metric, y: Metric) -> Panel:
+    """A line per name through its marks; a mark is an array with its seeds, [seeds, 2]."""
     x_scale = _scale(x, seeds, 0)
     y_scale = _scale(y, seeds, 1)
     lines: list[Line] = []
     notes: list[str] = []
     equal: tuple[str, ...] = ()
     for name, of_places in seeds.items():
-        marks = tuple(_mark(each, x_scale, y_scale, across_too) for each in of_places)
+        marks = tuple(_mark(each, x_scale, y_scale, across_too=True) for each in of_places)
         at = np.array([(mark.x, mark.y) for mark in marks]).reshape(-1, 2)
         shown = np.where(np.isfinite(_shown(at[:, 0], x_scale)), _shown(at[:, 1], y_scale), np.nan)
         lines.append(Line(name, at[:, 0], shown, tuple(range(len(marks))), marks))
@@ -163,10 +154,9 @@ def through(
         if scale.logarithmic:
             means = {name: np.array([each[:, number].mean() for each in own]) for name, own in seeds.items()}
             notes += off_the_axis(what, means)
-        if number or across_too:
-            on_intervals, same = _on_intervals(tuple(lines), seeds, what, number, scale)
-            notes += on_intervals
-            equal += same
+        on_intervals, same = _on_intervals(lines, seeds, what, number, scale)
+        notes += on_intervals
+        equal += same
     axes = Axis(x.label, x_scale), Axis(y.label, y_scale)
     once = tuple(dict.fromkeys(notes))
     return Panel(*axes, tuple(lines), notes=once, equal=equal)

@@ -102,7 +102,7 @@ def layers(drawn: Methods, what: Metric, *, named: bool) -> Panel:
             values = [(what.factor * value, float(row)) for value in values if is_number(value)]
             seeds[method] += [np.array(values)] if values else []
     last = len(elements) - 0.5
-    panel = description.through(seeds, what, LAYERS._replace(limits=(last, -0.5)), across_too=True)
+    panel = description.through(seeds, what, LAYERS._replace(limits=(last, -0.5)))
     names = [f"{name} ({size:,})" for name, size in elements.items()]
     rows = Axis("layer (elements)" if named else "", panel.y.scale, tuple(enumerate(names)))
     notes = tuple(note for note in panel.notes if LAYERS.label not in note)
