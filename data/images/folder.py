@@ -14,7 +14,7 @@ from data.classification import ClassificationDataset, Split
 from data.files import path_of
 from data.images.augment import Augmentation
 from data.images.reader import ImageReader, read_headers
-from data.images.streamed import FileSplit, StreamedImages
+from data.images.streamed import StreamedImages
 from data.images.tree import ImageTree, read_tree
 from data.partition import Sharing
 
@@ -67,7 +67,7 @@ def image_folder(
             _check_channels(setting, values, reader.channels)
         pixels = reader.channels * reader.height * reader.width
         crops = augment and image_size is not None
-        num_images = sum(len(files.paths) for files in tree.splits.values())
+        num_images = sum(map(len, tree.splits.values()))
         in_memory = not crops and num_images * pixels <= memory_gib * 2**30
         images = {split: read(files.paths) for split, files in tree.splits.items()} if in_memory else {}
         if mean is None or std is None:
@@ -96,7 +96,7 @@ def image_folder(
     if in_memory:
         common |= {split: Split(images[split], files.targets) for split, files in tree.splits.items()}
         return ClassificationDataset(**common)
-    parts = {split: FileSplit(files) for split, files in tree.splits.items()}
+    parts = dict(tree.splits)
     return StreamedImages(
         train=parts.pop("train"), held_out=parts, reader=reader, decoders=decoders, crops=crops, **common
     )
@@ -125,9 +125,7 @@ def _reader(
 ) -> ImageReader:
     """The image reader. Channels and size come from every file's header, unless both are given."""
     paths = [path for files in tree.splits.values() for path in files.paths]
-    if image_size is not None and channels is not None:
-        return ImageReader(channels=channels, size=image_size, height=image_size, width=image_size)
-    headers = read_headers(pool, paths)
+    headers = [] if image_size is not None and channels is not None else read_headers(pool, paths)
     if channels is None:
         channels = 1 if all(header.is_grey for header in headers) else 3
     if image_size is not None:

@@ -18,16 +18,6 @@ from data.partition import Sharing
 from data.sampler import ShardLoader, shard_loader
 
 
-@dataclass(frozen=True)
-class FileSplit:
-    """Images of one split on disk."""
-
-    files: ImageFiles
-
-    def __len__(self) -> int:
-        return len(self.files.paths)
-
-
 @dataclass(frozen=True, kw_only=True)
 class StreamedImages:
     """``ClassificationDataset`` for images on disk.
@@ -36,8 +26,8 @@ class StreamedImages:
     With ``crops`` a random part of each training image is resized, instead of its middle.
     """
 
-    train: FileSplit
-    held_out: dict[str, FileSplit]
+    train: ImageFiles
+    held_out: dict[str, ImageFiles]
     num_classes: int
     reader: ImageReader
     decoders: int  # threads
@@ -73,12 +63,11 @@ class StreamedImages:
         generator_of: Callable[..., torch.Generator],
     ) -> "StreamedLoader":
         """Batches of the workers in ``local_workers``; raises like ``shard_loader``."""
-        pool, files = ThreadPoolExecutor(self.decoders), self.train.files
+        pool, files = ThreadPoolExecutor(self.decoders), self.train
 
         def start(indices: Tensor, step: int, worker: int) -> Request:
-            return request(
-                pool, self.reader, files, indices, generator_of("augment", step, worker), self.crops
-            )
+            generator = generator_of("augment", step, worker)
+            return request(pool, self.reader, files, indices, generator, self.crops)
 
         requests = shard_loader(
             start, files.targets, workers, local_workers, batch_size, generator_of, self.sharing
@@ -88,7 +77,7 @@ class StreamedImages:
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
         """Samples of the split ``split`` at ``indices`` [B]. Raises ``OSError`` for an unreadable image."""
         with ThreadPoolExecutor(self.decoders) as pool:
-            return self.finish(request(pool, self.reader, self.held_out[split].files, indices))
+            return self.finish(request(pool, self.reader, self.held_out[split], indices))
 
     def finish(self, wanted: "Request") -> LabelledBatch:
         """The batch of a request, on the device; waits until it is decoded."""

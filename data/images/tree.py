@@ -1,6 +1,8 @@
 """Image files in one folder per class, with their classes and splits."""
 
 import os
+from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +15,15 @@ from data.stratified import held_out_mask
 SPLITS = {"test": "test", "val": "validation"}  # folders beside train, and their names in metrics
 
 
-class ImageFiles(NamedTuple):
+@dataclass(frozen=True)
+class ImageFiles:
     """Images of one split, sorted by class and then by path."""
 
     paths: tuple[str, ...]  # N
     targets: Tensor  # [N] int64
+
+    def __len__(self) -> int:
+        return len(self.paths)
 
 
 class ImageTree(NamedTuple):
@@ -70,17 +76,15 @@ def _split_folder(folder: Path, held_out: float | None) -> ImageTree:
             f"{folder} has no train folder: give data.held_out, the share of every class to test on"
         )
     classes = _classes(folder)
-    paths, targets = _files(folder, classes)
-    mask = held_out_mask(targets, held_out)
+    files = _files(folder, classes)
+    mask = held_out_mask(files.targets, held_out)
     for name, part in (("training", ~mask), ("test", mask)):
-        missing = set(range(len(classes))) - set(targets[part].tolist())
+        missing = set(range(len(classes))) - set(files.targets[part].tolist())
         if missing:
             names = _some({classes[label] for label in missing})
             raise ValueError(f"data.held_out={held_out} leaves the {name} split without images of {names}")
     splits = {
-        name: ImageFiles(
-            tuple(p for p, chosen in zip(paths, part.tolist(), strict=True) if chosen), targets[part]
-        )
+        name: ImageFiles(tuple(compress(files.paths, part.tolist())), files.targets[part])
         for name, part in (("train", ~mask), ("test", mask))
     }
     return ImageTree(classes, splits)

@@ -90,7 +90,7 @@ def test_a_tree_without_splits_is_cut_by_class_and_the_same_way_every_time(tmp_p
     ]
     assert len(found) == len(known) == 35 and set(found) == known
     again = image_folder(name="few", root=str(tmp_path), held_out=0.2, memory_gib=0)
-    assert torch.equal(again.held_out["test"].files.targets, dataset.test.targets)
+    assert torch.equal(again.held_out["test"].targets, dataset.test.targets)
     batch = again.held_out_batch("test", torch.arange(7))
     assert torch.equal(batch.inputs, dataset.held_out_batch("test", torch.arange(7)).inputs)
 
