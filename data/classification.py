@@ -139,22 +139,18 @@ class ClassificationDataset:
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> LabelledBatch:
         """Normalised training samples at ``indices`` [B], augmented with draws from ``generator``."""
-        batch = self._read(self.train, indices)
-        if self.augmentation is None:
-            return LabelledBatch(self._normalise(batch.inputs), batch.targets)
-        return LabelledBatch(self._normalise(self.augmentation(batch.inputs, generator)), batch.targets)
+        return self._batch(self.train, indices, generator)
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
         """Normalised samples of the split ``split`` at ``indices`` [B]."""
-        batch = self._read(self.held_out[split], indices)
-        return LabelledBatch(self._normalise(batch.inputs), batch.targets)
+        return self._batch(self.held_out[split], indices)
 
-    def _read(self, part: Split, indices: Tensor) -> LabelledBatch:
+    def _batch(self, part: Split, indices: Tensor, generator: torch.Generator | None = None) -> LabelledBatch:
         indices = indices.to(part.targets.device, non_blocking=True)  # does not wait for the GPU
-        return LabelledBatch(part.inputs.index_select(0, indices), part.targets.index_select(0, indices))
-
-    def _normalise(self, inputs: Tensor) -> Tensor:
-        return normalise(inputs, self.mean, self.std)
+        inputs = part.inputs.index_select(0, indices)
+        if generator is not None and self.augmentation is not None:
+            inputs = self.augmentation(inputs, generator)
+        return LabelledBatch(normalise(inputs, self.mean, self.std), part.targets.index_select(0, indices))
 
 
 def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
