@@ -12,13 +12,12 @@ import hashlib
 import io
 import json
 import lzma
-import os
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from results.command import in_a_line, parser, writing_over
+from results.read.folders import run_folders
 from results.studies.catalogue import STUDIES, load
 from results.studies.kit import PAGES, ROOT, Study
 from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
@@ -55,7 +54,8 @@ def pack(study: Study, root: Path, path: Path) -> int:
 
     Equal runs give equal bytes. Raises ``FileNotFoundError`` if there is no finished run.
     """
-    runs = sorted(folder for output in outputs_of(study, root) for folder in finished_in(output))
+    folders = (run for output in outputs_of(study, root) for run in run_folders(output))
+    runs = sorted(run for run in folders if (run / SUMMARY).is_file())
     page_outputs = study.outputs or (study.name,)
     if not runs:
         raise FileNotFoundError(f"no finished run of {study.name} below {root}")
@@ -126,23 +126,16 @@ def _with(record: bytes, starts: tuple[str, ...]) -> bytes:
     return json.dumps(kept).encode() + b"\n"
 
 
-def outputs_of(study: Study, root: Path) -> Iterator[Path]:
+def outputs_of(study: Study, root: Path) -> set[Path]:
     """The study's output folders: those of its page's runs, and others named NAME_*, such as its pilots.
 
     Folders of another study, whose runs the page reads as well, are left to the archive of that study.
     """
     names = set(study.outputs or (study.name,)) | {path.name for path in root.glob(f"{study.name}_*")}
-    return (root / name for name in sorted(names) if owner_of(name) in (None, study.name))
+    return {root / name for name in names if owner_of(name) in (None, study.name)}
 
 
 def owner_of(output: str) -> str | None:
     """The study whose name an output folder has or begins with; the longest if there are several."""
     names = [name for name in STUDIES if output == name or output.startswith(f"{name}_")]
     return max(names, key=len, default=None)
-
-
-def finished_in(output: Path) -> Iterator[Path]:
-    for folder, below, files in os.walk(output):
-        below[:] = [name for name in below if not name.startswith(".")]
-        if "summary.json" in files:
-            yield Path(folder)
