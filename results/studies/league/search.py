@@ -55,7 +55,7 @@ def _baseline(task: str, train: Trainings) -> Outcome:
     Raises ``ValueError`` if it fails at every rate.
     """
     entry = Entry(BASELINE, (f"compressor={BASELINE}",), None)
-    outcomes = tune_and_compare(task, entry, None, "", train)
+    outcomes = tune_and_compare(task, entry, train)
     if not outcomes:
         raise ValueError(f"dense training fails on {task} at every rate")
     return outcomes[0]
@@ -99,7 +99,7 @@ def train_without_knob(task: str, entry: Entry, dense: Outcome, train: Trainings
         except TrainingError:
             continue
         if pilot.sent <= (1 + TOLERANCE) * dense.sent / SHARES[0]:
-            tune_and_compare(task, entry, None, "", train)
+            tune_and_compare(task, entry, train)
         return
 
 
@@ -156,16 +156,13 @@ def pilots(
     )
 
 
-def tune_and_compare(
-    task: str, entry: Entry, share: int | None, knob: str, train: Trainings
-) -> list[Outcome]:
-    """Try the rates, then train the compared runs at the best; their outcomes, empty if every rate fails."""
-    tried = try_rates(task, entry, share, knob, train)
+def tune_and_compare(task: str, entry: Entry, train: Trainings) -> list[Outcome]:
+    """Try the rates without a budget, then train the compared runs at the best; empty if every rate fails."""
+    tried = try_rates(task, entry, None, "", train)
     if not tried:
         return []
-    return train_compared(
-        Trial(task, entry.name, share, knob, rates_by_quality(task, tried)[0], TUNING_SEED), entry, train
-    )
+    rate = rates_by_quality(task, tried)[0]
+    return train_compared(Trial(task, entry.name, None, "", rate, TUNING_SEED), entry, train)
 
 
 def try_rates(

@@ -180,7 +180,8 @@ class Trainings:
             changing = (word for word in words if not without_effect(config, _key(word)))
             return " ".join(sorted({word for word in changing if _key(word) not in keys}))
 
-        before, now = further(_recorded_overrides(folder)), further(self.overrides)
+        recorded = run_files.read_environment(folder).get("overrides") or []
+        before, now = further(recorded), further(self.overrides)
         if before != now:
             raise ValueError(
                 f"{folder} was trained with --set {before or 'nothing'}, not {now or 'nothing'}: "
@@ -217,8 +218,3 @@ def _key(override: str) -> str:
 
 def _described(outcome: Outcome) -> str:
     return f"{outcome.sent:,.0f} bytes, quality {outcome.quality:.4g}, {outcome.seconds:.0f} s"
-
-
-def _recorded_overrides(folder: Path) -> list[str]:
-    """The overrides that a run was started with; empty if they were not recorded."""
-    return run_files.read_environment(folder).get("overrides") or []
