@@ -18,7 +18,8 @@ import math
 import numpy as np
 import torch
 
-from benchmarks.compress import resnet18_layout, threshold_of
+from benchmarks.compress import resnet18_layout
+from benchmarks.gpu.sizes import threshold_of
 from benchmarks.pages import columns, head, row
 from benchmarks.rounds import Work, median_ms, ratio, seconds_in_rounds
 from compressors.api import Step, inputs_of

@@ -17,7 +17,6 @@ process each, in units of one tensor of n x D.
 
 import argparse
 import itertools
-import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -30,6 +29,8 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from benchmarks.gpu.measuring import resident
+from benchmarks.gpu.sizes import threshold_of
 from benchmarks.pages import columns, head, row
 from benchmarks.rounds import Work, median_ms, ratio, seconds_in_rounds
 from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
@@ -81,11 +82,6 @@ def cases(methods: Sequence[str] | None = None) -> list[Case]:
         for choice in itertools.product((True, False), repeat=len(flags)):
             found.append(Case(path.stem, dict(zip(flags, choice, strict=True))))
     return found
-
-
-def threshold_of(density: float) -> float:
-    """The magnitude that a fraction ``density`` of standard normal draws exceeds."""
-    return -statistics.NormalDist().inv_cdf(density / 2)
 
 
 def resnet18_layout(scope: str) -> Layout:
@@ -214,12 +210,6 @@ def memory_of(case: Case, scope: str, options: argparse.Namespace) -> dict[str, 
         "known": sum(t.nbytes for t in tensors),
         "vector": flat[0].nbytes,
     }
-
-
-def resident(field: str) -> int:
-    """Resident bytes of this process: VmRSS is the current value, VmHWM the maximum since the last reset."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def measure_memory(scope: str, options: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks.compress import threshold_of
+from benchmarks.gpu.sizes import threshold_of
 from benchmarks.pages import columns, head, row
 from benchmarks.rounds import Work, median_ms, ratio, seconds_in_rounds
 from compressors.api import Codec, Input, Segment, Step, elements_of

@@ -133,8 +133,13 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
     work()
+    return resident("VmHWM")
+
+
+def resident(field: str) -> int:
+    """Resident bytes of this process: VmRSS is the current value, VmHWM the maximum since the last reset."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 @contextmanager
