@@ -30,6 +30,7 @@ from typing import Any
 from benchmarks.gpu.goals import MISSED, judge
 from benchmarks.gpu.page import page
 from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
+from trainers.files.working_tree import git
 
 ROOT = Path(__file__).parents[2]
 LAST_LINES = 15
@@ -189,16 +190,11 @@ def _begin(
 
 def _commit() -> str:
     """Commit of these files, and whether they are modified; result files are ignored."""
-    git = ["git", "-C", str(ROOT)]
-    try:
-        commit = subprocess.run(
-            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout
-        status = [*git, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"]
-        changed = subprocess.run(status, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+    commit = git(ROOT, "rev-parse", "HEAD")
+    if commit is None:
         return "not known: there is no repository here"
-    return commit.strip() + (" (changed)" if changed.strip() else " (clean)")
+    changed = git(ROOT, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
+    return f"{commit} {'(changed)' if changed else '(clean)'}"
 
 
 def _run(name: str, device: str, quick: bool, limit: float) -> dict[str, Any]:

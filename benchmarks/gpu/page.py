@@ -65,12 +65,8 @@ def tables(rows: Sequence[Row]) -> list[str]:
     for name in dict.fromkeys(row["table"] for row in rows):
         own = [{k: v for k, v in row.items() if k != "table"} for row in rows if row["table"] == name]
         own = _longest(own) if name == "kernels" else own
-        lines += (
-            ["", f"{HEADINGS[name]}:", "", *_table(own)]
-            if lines
-            else [f"{HEADINGS[name]}:", "", *_table(own)]
-        )
-    return lines
+        lines += ["", f"{HEADINGS[name]}:", "", *_table(own)]
+    return lines[1:]
 
 
 def _longest(rows: Sequence[Row]) -> list[Row]:
