@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ def render(report: Report) -> str:
     plotly_js, page_js = get_plotlyjs(), (TEMPLATES / "report.js").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string((TEMPLATES / "report.html").read_text(encoding="utf-8"))
-    trusted = partial(_trusted, jinja2)
+    trusted = jinja2.utils.markupsafe.Markup  # text of this project or of plotly, which is already HTML
     return template.render(
         report=report,
         names=report.names,
@@ -126,11 +125,6 @@ def in_script(value: Any) -> str:
     """JSON that is safe inside a script element for all strings."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no line separators
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _trusted(jinja2: Any, text: str) -> Any:
-    """Text of this project or of plotly, which is already HTML."""
-    return jinja2.utils.markupsafe.Markup(text)
 
 
 def _sha256(text: str) -> str:
