@@ -9,10 +9,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from results.escaping import in_markdown
 from trainers.files.working_tree import git
+
+if TYPE_CHECKING:
+    from results.read.run import Run
 
 CLEAN, MODIFIED = "clean", "modified"
 # for a page whose command did not record its commit: the commit that added the page's figures
@@ -22,15 +25,6 @@ _FIELDS = ("Command", "Commit", "Seeds", "Machine", "Date")
 _LINE = re.compile(rf"^- ({'|'.join(_FIELDS)}): (.+)$")
 _COMMIT = re.compile(r"([0-9a-f]{7,40}) \(([^)]+)\)")
 _UNKNOWN = "not recorded"
-
-
-class RunInfo(Protocol):
-    """The properties of a run that a header needs."""
-
-    @property
-    def environment(self) -> dict[str, Any]: ...
-    @property
-    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +46,7 @@ class Header:
         return [f"- {name}: {facts[name]}" for name in _FIELDS if name in facts]
 
 
-def of_runs(runs: Iterable[RunInfo], command: str, *, allow_modified: bool = False) -> Header:
+def of_runs(runs: "Iterable[Run]", command: str, *, allow_modified: bool = False) -> Header:
     """The header of a page that ``command`` makes from ``runs``.
 
     Raises ``ValueError`` for runs of modified code unless ``allow_modified``: their commit does not identify
