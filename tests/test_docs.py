@@ -14,12 +14,12 @@ from docs_commands import require_command
 from docs_pages import LINK, PAGES, REFERENCE, RESULTS, ROOT, SITE, anchors, blocks, commands, entries, prose
 from method_tables import TABLES, parts
 from methods import named, reduce_once
+from page_headers import parse
 
 from benchmarks.gpu.sizes import SIZES
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.named import method_names
-from results import header
 from trainers.comm.links import all_reduce_bytes, gather_bytes
 from trainers.network_model.break_even import StepCost, break_even
 
@@ -111,8 +111,8 @@ def test_numbers_of_the_claims_are_those_of_the_pages_they_link() -> None:
     readme = re.findall(r"(\d[\d.]* \[[-+]\d[\d.]*, [-+]\d[\d.]*\])", README)
     assert readme
     assert [number for number in readme if number not in theirs] == []
-    commits = {commit for path in linked for commit in header.parse(path.read_text()).commits}
-    assert set(header.parse(text).commits) == commits
+    commits = {commit for path in linked for commit in parse(path.read_text()).commits}
+    assert set(parse(text).commits) == commits
 
 
 def test_the_paper_at_a_glance_has_presets_and_commands_that_exist_and_numbers_with_a_source() -> None:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from page_headers import parse
 from results_commands import command_of_results
 from run_folders import write_run
 
-from results import header
 from results.studies import catalogue, kit
 from results.studies.kit import Option, Study
 
@@ -45,7 +45,7 @@ def test_runs_of_the_sweeps_make_the_pages_of_the_repository(
     folder = root / "results/pages/regret"
     text = (folder / "regret.md").read_text()
     assert "# A page\n\n3 runs, [3].\n\n## Made by\n" in text
-    made = header.parse(text)
+    made = parse(text)
     assert (made.command, made.seeds) == ("make regret", (0, 1, 2, 3, 4, 5))
     assert "`python -m results table outputs/a outputs/b`" in (folder / "table.md").read_text()
     written = [folder / "table.md", folder / "regret.md"]

@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
+from page_headers import parse
 from results_commands import command_of_results
 from run_folders import write_run
 
-from results import header
 from results.read.folders import read_runs
 from results.studies.lambda_vs_k import interpolated, pairs_of, problems_of, within
 
@@ -83,7 +83,7 @@ def test_words_go_no_further_than_all_comparisons_together(output: Path, tmp_pat
     page = tmp_path / "page.md"
     assert main([str(output), "--table", str(page)]) == 0
     text = page.read_text()
-    made = header.parse(text)
+    made = parse(text)
     assert (made.command, made.seeds) == ("make lambda_vs_k", (0, 1, 2, 3, 4))
     rows = {
         cells[1]: cells[2:-1]

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from page_headers import parse
 from results_commands import command_of_results
 from run_folders import write_run
-
-from results import header
 
 main = command_of_results("study", "main")
 
@@ -57,7 +56,7 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     table = tmp_path / "main.md"
     assert main([str(output), "--table", str(table)]) == 0
     text = table.read_text()
-    assert (header.parse(text).command, header.parse(text).seeds) == ("make main", (0, 1, 2))
+    assert (parse(text).command, parse(text).seeds) == ("make main", (0, 1, 2))
     rows = {cells[1]: cells[2:-1] for cells in map(cells_of, text.splitlines()) if len(cells) > 5}
     assert rows["`random_block` minus `none`"][5:] == ["0.01", "-"]
     # differences -1.0, -0.8, -0.9: t = 15.6 with 2 degrees of freedom, p = 0.0041, the second of three
@@ -134,7 +133,7 @@ def test_the_committed_page_comes_out_again(tmp_path: Path) -> None:
         expected = rows_of(COMMITTED)[method, seed]
         if method in EQUAL_BYTES:
             assert found[4] == expected[4], method
-        if header.parse(made).machine == header.parse(COMMITTED).machine:
+        if parse(made).machine == parse(COMMITTED).machine:
             assert found == expected
         else:
             points, factor = SPREAD[method]

@@ -4,12 +4,12 @@ import statistics
 from pathlib import Path
 
 import pytest
+from page_headers import parse
 from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
 from results.compare.statistics import mean_and_interval
-from results.header import parse
 
 main = command_of_results("study", "regret")
 
