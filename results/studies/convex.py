@@ -17,7 +17,6 @@ from results.compare.paper import ERROR_CURVES, EXACT, OFFSETS, PROBLEMS, ErrorC
 from results.compare.statistics import counted, standard_deviation
 from results.compare.verdicts import END_SHARE, is_run_of, judged, overall, tolerance
 from results.figures import sheet
-from results.figures.curves import Quantity
 from results.figures.description import curves
 from results.figures.groups import file_stem, legend_labels, named, seeds_of, styles_of
 from results.figures.metrics import EPOCHS, STEPS, Metric
@@ -28,9 +27,10 @@ from results.read.naming import common_words, name_of, order, unused
 from results.read.run import Run
 from results.studies.kit import by_name
 
-BITS_LABELS = {  # the values of --bits
-    "paper": "bits handed over per worker (32 per value, no index)",
-    "ledger": "bits handed over per worker (values, indices and counts)",
+_BITS = "bits handed over per worker"
+BITS = {  # by the value of --bits: those that a worker has handed over up to each record
+    "paper": Metric("comm/paper_bits_total", f"{_BITS} (32 per value, no index)", from_start=True),
+    "ledger": Metric("comm/bytes_sent_total", f"{_BITS} (values, indices and counts)", 8, from_start=True),
 }
 SUBOPTIMALITY = "convex/suboptimality"
 TO_OPTIMUM = Metric(SUBOPTIMALITY, "f(x) - f*")
@@ -160,8 +160,8 @@ def figures(runs: Sequence[Run], bits: str) -> Figures:
 def draw(runs: list[Run], bits: str) -> Any:
     """Six panels for the runs of one setting."""
     methods = named(by_method(runs))
-    sent = Metric(bits, BITS_LABELS[bits], quantity=bits_so_far(bits), from_start=True)
-    per_step = Metric(f"{bits} a step", "bits per worker and step", quantity=bits_per_step(bits))
+    sent = BITS[bits]
+    per_step = Metric("bits per step", "bits per worker and step", quantity=partial(increase_per_step, sent))
     steps = STEPS._replace(label="steps")
     rows = [
         [(sent, TO_OPTIMUM), (EPOCHS, TO_OPTIMUM)],
@@ -192,24 +192,9 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> tuple[str, str]:
     return f"{config['data'].get('name', '')}: {algorithm}{star}", f"{words}; {seeds_of(methods)}"
 
 
-def bits_so_far(kind: str) -> Quantity:
-    """Bits that a worker has handed over up to each record, counted by ``kind``."""
-
-    def of(run: Run) -> pd.Series:
-        if kind == "paper":
-            return run.curve("comm/paper_bits_total")
-        return 8 * run.curve("comm/bytes_sent_total")
-
-    return of
-
-
-def bits_per_step(kind: str) -> Quantity:
-    """Bits that a worker handed over per step, mean over the steps since the last record."""
-
-    def of(run: Run) -> pd.Series:
-        sent = bits_so_far(kind)(run)
-        before = pd.concat([pd.Series({0: 0.0}), sent.iloc[:-1]])
-        per_step = (sent.to_numpy() - before.to_numpy()) / (sent.index.to_numpy() - before.index.to_numpy())
-        return pd.Series(per_step, index=sent.index)
-
-    return of
+def increase_per_step(total: Metric, run: Run) -> pd.Series:
+    """Increase of a sum over steps, mean over the steps since the last record."""
+    sums = total.factor * run.curve(total.name)
+    before = pd.concat([pd.Series({0: 0.0}), sums.iloc[:-1]])
+    per_step = (sums.to_numpy() - before.to_numpy()) / (sums.index.to_numpy() - before.index.to_numpy())
+    return pd.Series(per_step, index=sums.index)

@@ -61,9 +61,9 @@ def test_curves_are_what_the_records_say(output: Path) -> None:
     lines = [json.loads(line) for line in (found.path / "metrics.jsonl").read_text().splitlines()]
     expected = {r["step"]: r["convex/suboptimality"] for r in lines}
     assert found.curve("convex/suboptimality").to_dict() == expected
-    assert convex.bits_so_far("paper")(found).iloc[-1] == 32 * 2 * 40
-    assert convex.bits_so_far("ledger")(found).iloc[-1] == 8 * (8 + 4) * 2 * 40
-    assert convex.bits_per_step("paper")(found).tolist() == [64.0] * 8
+    ends = {kind: sent.factor * found.curve(sent.name).iloc[-1] for kind, sent in convex.BITS.items()}
+    assert ends == {"paper": 32 * 2 * 40, "ledger": 8 * (8 + 4) * 2 * 40}
+    assert convex.increase_per_step(convex.BITS["paper"], found).tolist() == [64.0] * 8
 
 
 def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -> None:
@@ -128,7 +128,7 @@ def test_figure_has_a_line_per_method_and_the_means_of_the_seeds(output: Path) -
     (dense,) = [line for line in axis.lines if line.get_label() == "none"]
     assert dense.get_ydata() == pytest.approx(mean.to_numpy())
     assert len(drawn_in(axis)) == len({line.get_color() for line in axis.lines}) == 3
-    assert figure.axes[0].get_xlabel() == convex.BITS_LABELS["ledger"]
+    assert figure.axes[0].get_xlabel() == convex.BITS["ledger"].label
 
 
 def test_one_seed_says_so(output: Path) -> None:
