@@ -5,8 +5,7 @@ under its name, and best values (``best.test/accuracy``). The long table has one
 the run's id, step, epoch and metric. Files end in .csv or .parquet; equal runs give equal bytes.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,10 @@ def wide_table(runs: Sequence[Run]) -> pd.DataFrame:
             | {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
         )
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    first = [key for key in columns if key in rows[0] and not key.startswith("config.")][:7]
     settings = sorted(key for key in columns if key.startswith("config."))
-    others = [key for key in columns if key not in {*first, *settings}]
-    return pd.DataFrame(
-        {key: _column([row.get(key) for row in rows]) for key in (*first, *settings, *others)}
-    )
+    others = [key for key in columns if key not in settings]  # the first seven are those of all runs
+    order = (*others[:7], *settings, *others[7:])
+    return pd.DataFrame({key: _column([row.get(key) for row in rows]) for key in order})
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
@@ -65,30 +62,22 @@ def write_long(runs: Sequence[Run], path: Path) -> None:
     from a metric that was not measured. It writes a few runs at a time, because a thousand runs would need
     gigabytes of memory.
     """
-    writer = None
-    with writing_over(path) as place, ExitStack() as opened:
-        for batch in _arrow(runs):
-            if path.suffix == ".csv":
-                batch = batch.cast(_schema(is_text=True))
-            writer = writer or opened.enter_context(_writer(place, batch.schema, path.suffix))
-            writer.write_table(batch)
-
-
-def _writer(place: Path, schema: Any, ending: str) -> Any:
-    from pyarrow import csv, parquet
-
-    if ending == ".csv":
-        return csv.CSVWriter(place, schema, write_options=csv.WriteOptions(quoting_style="needed"))
-    return parquet.ParquetWriter(place, schema)
-
-
-def _arrow(runs: Sequence[Run]) -> Iterator[Any]:
-    """The long table in parts of ``RUNS_AT_ONCE``."""
     import pyarrow as pa
 
-    for start in range(0, len(runs), RUNS_AT_ONCE):
-        parts = [_of_run(run) for run in runs[start : start + RUNS_AT_ONCE]]
-        yield pa.concat_tables(parts).unify_dictionaries()
+    is_text = path.suffix == ".csv"
+    with writing_over(path) as place, _writer(place, is_text) as writer:
+        for start in range(0, len(runs), RUNS_AT_ONCE):
+            parts = pa.concat_tables(map(_of_run, runs[start : start + RUNS_AT_ONCE]))
+            writer.write_table(parts.cast(_schema(is_text=True)) if is_text else parts.unify_dictionaries())
+
+
+def _writer(place: Path, is_text: bool) -> Any:
+    from pyarrow import csv, parquet
+
+    if is_text:
+        options = csv.WriteOptions(quoting_style="needed")
+        return csv.CSVWriter(place, _schema(is_text=True), write_options=options)
+    return parquet.ParquetWriter(place, _schema())
 
 
 def _of_run(run: Run) -> Any:

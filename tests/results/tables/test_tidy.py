@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -105,12 +106,16 @@ def test_a_table_that_fails_half_way_leaves_the_earlier_file(
     assert main([str(output), "--long", str(long)]) == 0
     before = long.read_bytes()
 
-    def half(runs: list) -> Iterator:
-        yield from [*parts(runs)][:1]
-        raise OSError("disk full")
+    first = iter(read_runs([output])[:1])
 
-    parts = table._arrow
-    monkeypatch.setattr(table, "_arrow", half)
+    def half(run: Run) -> Any:
+        if next(first, None) is None:
+            raise OSError("disk full")
+        return of_run(run)
+
+    of_run = table._of_run
+    monkeypatch.setattr(table, "_of_run", half)
+    monkeypatch.setattr(table, "RUNS_AT_ONCE", 1)
     assert main([str(output), "--long", str(long)]) == 1
     assert long.read_bytes() == before and [*folder.iterdir()] == [long]
 
