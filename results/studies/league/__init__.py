@@ -43,12 +43,10 @@ def names(runs: Sequence[Run], tried: Sequence[Run]) -> dict[str, Any]:
         here = scores.mean_bytes_sent(own)
         return [run for run in alike if abs(here / run.summary[LINK_BYTES] - 1) > OTHER_BYTES][:1]
 
-    constants = {
+    constants: dict[str, Any] = {
         "SHARES": tasks.SHARES,
         "TASKS": tasks.TASKS,
         "TUNING_SEED": tasks.TUNING_SEED,
-    }
-    constants |= {
         "FURTHER_RATES": tasks.FURTHER_RATES,
         "LINK_RATES": scores.LINK_RATES,
         "TOLERANCE": TOLERANCE,
