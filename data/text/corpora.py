@@ -136,13 +136,10 @@ def text(root: str, files: Sequence[str], held_out: float) -> Corpus:
 
 
 def _corpus(name: str, files: list[Path]) -> Corpus:
-    return Corpus(name, *(_read(name, file) for file in files))
-
-
-def _read(name: str, path: Path) -> list[str]:
-    if not path.is_file():
-        raise not_downloaded(name, path.parents[1], path)
-    return _lines(path)
+    for file in files:
+        if not file.is_file():
+            raise not_downloaded(name, file.parents[1], file)
+    return Corpus(name, *map(_lines, files))
 
 
 def _lines(path: Path) -> list[str]:
