@@ -3,7 +3,7 @@
 import inspect
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from data.text.corpora import Corpus
@@ -77,24 +77,20 @@ def _dataset(
     extra_facts: dict[str, Any] | None = None,
     defaults: dict[str, Any] | None = None,
 ) -> LanguageDataset:
+    factories: dict[str, Callable[..., LanguageDataset]] = {
+        "next_token": next_token_dataset,
+        "windows": window_dataset,
+        "masked": masked_dataset,
+    }
     given = {name: value for name, value in settings.items() if value is not None}
-    if objective not in ("next_token", "windows", "masked"):
+    if not isinstance(objective, str) or objective not in factories:
         raise ValueError(f"data.objective must be next_token, windows or masked, got {objective!r}")
-    if objective == "masked":
-        _refuse_settings_without_effect(given, masked_dataset, objective)
-        return masked_dataset(corpus, **given)
-    if objective == "windows":
-        _refuse_settings_without_effect(given, window_dataset, objective)
-        if given.get("tokens") == "word":
-            given = (defaults or {}) | given
-        return window_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
-    _refuse_settings_without_effect(given, next_token_dataset, objective)
-    given = (defaults or {}) | given
-    return next_token_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
-
-
-def _refuse_settings_without_effect(given: dict[str, Any], factory: Any, objective: str) -> None:
-    known = inspect.signature(factory).parameters
-    unused = sorted(given.keys() - known.keys() | given.keys() & {"corpus", "tokenize", "extra_facts"})
-    if unused:
+    factory = factories[objective]
+    known = inspect.signature(factory).parameters.keys() - {"corpus", "tokenize", "extra_facts"}
+    if unused := sorted(given.keys() - known):
         raise ValueError(f"data.{unused[0]} has no effect with data.objective={objective}")
+    if objective == "masked":
+        return factory(corpus, **given)
+    if objective == "next_token" or given.get("tokens") == "word":
+        given = (defaults or {}) | given
+    return factory(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
