@@ -5,8 +5,8 @@ study.yaml has ``question``; ``needs``, metrics without which a run is left out;
 ``primary`` and ``comparisons``, pairs of methods, compared by the first measure; ``margin``, by metric,
 within which two methods are as good; ``figures``, curves over epochs and points of two measures. ``code``
 lists what results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json
-beside it, or ``training`` for a study without a sweep. A template's paragraphs are wrapped, except texts with
-the filter ``line``.
+beside it, or ``training``, a module with ``add_options`` and ``run``, for a study without a sweep. A
+template's paragraphs are wrapped, except texts with the filter ``line``.
 """
 
 import importlib

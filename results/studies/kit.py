@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from results import header
@@ -39,14 +40,6 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
-    """Trainings that a study starts itself, without a sweep."""
-
-    add_options: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]  # does nothing unless the options ask for it
-
-
-@dataclass(frozen=True, kw_only=True)
 class Study:
     """One study: sweeps/NAME has its sweeps, results/pages/NAME its page, table and figures."""
 
@@ -62,7 +55,7 @@ class Study:
     curves: tuple[str, ...] | None = (
         None  # beginnings of the names of metrics that the page reads from records; None: all
     )
-    train: Training | None = None  # for a study whose next training depends on earlier results
+    train: ModuleType | None = None  # for a study whose next training depends on earlier results
     table: str = ""  # file beside the page with the table of `python -m results table`, of the same runs
 
     @property

@@ -11,10 +11,10 @@ from results.compare.measures import LINK_BYTES, Measure, unequal_bytes
 from results.compare.statistics import mean_and_interval
 from results.read.run import Run
 from results.studies.kit import Seeds, by_name, first_of
+from results.studies.league import options as training
 from results.studies.league import scores, tasks
 from results.studies.league.empty_cells import NOT_RUN, empty_cells, trials_beside
 from results.studies.league.explorer import data
-from results.studies.league.options import TRAINING as training
 from results.studies.league.trials import foreign_settings, trial_of
 
 __all__ = ["data", "names", "training"]

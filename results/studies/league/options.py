@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from results.studies.kit import ROOT, Training
+from results.studies.kit import ROOT
 from results.studies.league.methods import method_names
 from results.studies.league.search import train_methods
 from results.studies.league.tasks import TASKS
@@ -78,6 +78,3 @@ def _method_of(word: str) -> str:
 
 def _print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-TRAINING = Training(add_options=add_options, run=run)
