@@ -74,10 +74,6 @@ class Series:
     def runs(self) -> list[Run]:
         return [page.run for page in self.pages]
 
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(run.seed for run in self.runs)
-
 
 def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
     """The runs in a fixed order, each with a key and its folder relative to its output folder."""
