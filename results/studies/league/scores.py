@@ -79,15 +79,13 @@ def mean_bytes_sent(of_seed: Seeds) -> float:
 
 def ranks(task: str, methods: Methods) -> dict[str, list[float]]:
     """By method, its rank in each seed that all methods have; rank 1 is the best, equal runs share a rank."""
-    common = set.intersection(*(set(of_seed) for of_seed in methods.values())) if methods else set()
-    found: dict[str, list[float]] = {name: [] for name in methods}
-    for seed in sorted(common):
-        keys = {name: rank_key(task, methods[name][seed]) for name in methods}
-        for name, own in found.items():
-            better = sum(key < keys[name] for key in keys.values())
-            equal = sum(key == keys[name] for key in keys.values())
-            own.append(1 + better + (equal - 1) / 2)
-    return found
+    from scipy.stats import rankdata
+
+    if not methods:
+        return {}
+    common = sorted(set.intersection(*map(set, methods.values())))
+    keys = [[rank_key(task, own[seed]) for seed in common] for own in methods.values()]
+    return dict(zip(methods, rankdata(keys, axis=0).tolist(), strict=True))
 
 
 def rank_key(task: str, run: Run) -> float:
