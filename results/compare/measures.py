@@ -14,8 +14,12 @@ PERCENT = 100
 LINK_BYTES = "comm/link_bytes_sent_total"  # bytes that left a worker, by which methods are compared
 HANDED_BYTES = "comm/bytes_sent_total"  # bytes that a worker handed to collectives
 EQUAL = 0.1  # the largest difference in bytes, as a share, of methods that are compared without a warning
-_SPLITS = {"validation": "validation", "test": "test"}
-_SPLITS |= {"average/validation": "averaged weights' validation", "average/test": "averaged weights' test"}
+_SPLITS = {
+    "test": "test",
+    "validation": "validation",
+    "average/validation": "averaged weights' validation",
+    "average/test": "averaged weights' test",
+}
 _QUALITIES = {  # metric: label, factor, digits after the point
     "accuracy": ("accuracy, %", PERCENT, 2),
     "perplexity": ("perplexity", 1, 2),
@@ -90,9 +94,13 @@ def _shown(value: float, digits: int | None, sign: str = "") -> str:
 
 def qualities(runs: Sequence[Run]) -> list[Measure]:
     """The quality measures that ``runs`` have; methods are compared by the first."""
-    found = [measure for measure in _all_qualities() if measure.values(runs)]
-    order = ("test/", "validation/", "convex/", "average/")
-    return sorted(found, key=lambda measure: [measure.name.startswith(start) for start in order].index(True))
+    every = [
+        Measure.recorded(f"{split}/{name}", f"{said} {label}", factor, digits)
+        for split, said in _SPLITS.items()
+        for name, (label, factor, digits) in _QUALITIES.items()
+    ]
+    every.append(Measure.recorded("convex/suboptimality", "f(x) - f*"))
+    return [measure for measure in every if measure.values(runs)]
 
 
 def costs(runs: Sequence[Run]) -> list[Measure]:
@@ -148,12 +156,3 @@ def num_parameters(run: Run) -> int | None:
     """D, or None if the summary does not have it."""
     layers = run.summary.get("layers")
     return sum(layer["elements"] for layer in layers.values()) if layers else None
-
-
-def _all_qualities() -> list[Measure]:
-    found = [
-        Measure.recorded(f"{split}/{name}", f"{said} {label}", factor, digits)
-        for split, said in _SPLITS.items()
-        for name, (label, factor, digits) in _QUALITIES.items()
-    ]
-    return [*found, Measure.recorded("convex/suboptimality", "f(x) - f*")]
