@@ -82,17 +82,13 @@ def what_differs(runs: list[Run]) -> list[list[str]]:
 
 
 def seeds_of(methods: Mapping[str, Sequence[Run]]) -> str:
-    """A note on the seeds of the means, and on dots and bars."""
-    same, others = _most_seeds(methods)
-    return f"{seeds_in_words(same)}{' (others: see the legend)' if others else ''}"
-
-
-def seeds_in_words(seeds: Sequence[int]) -> str:
-    """A note on dots and bars for these seeds; fewer than three have no interval."""
+    """A note on the seeds of the means, and on dots and bars; fewer than three seeds have no interval."""
+    seeds, has_others = _most_seeds(methods)
+    others = " (others: see the legend)" if has_others else ""
     if len(seeds) == 1:
-        return f"one seed only ({seeds[0]})"
+        return f"one seed only ({seeds[0]}){others}"
     bars = ", bars: 95 % interval of the mean" if len(seeds) >= FEWEST_SEEDS else ""
-    return f"mean over seeds {ranges(seeds)}; dots: single seeds{bars}"
+    return f"mean over seeds {ranges(seeds)}; dots: single seeds{bars}{others}"
 
 
 def legend_labels(methods: Mapping[str, Sequence[Run]]) -> dict[str, str]:
