@@ -6,6 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from results import header
+from trainers.config.errors import ConfigError
 from trainers.run.environment import environment
 
 
@@ -39,7 +40,7 @@ def write(top: str, measure: Callable[[], list[str]], to: Path | None) -> int:
         if to is not None and not to.parent.is_dir():
             raise Refused(f"--to must be in a folder that exists, got {to}")
         lines = measure()
-    except Refused as refusal:
+    except (Refused, ConfigError) as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
