@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from itertools import starmap
 
 from results.compare.comparison import ComparedMethod, Section
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
@@ -20,7 +19,7 @@ def markdown(sections: Sequence[Section]) -> str:
 
 def latex(sections: Sequence[Section]) -> str:
     """LaTeX with a table environment for each section; needs the packages booktabs and graphicx."""
-    return "\n".join(starmap(_latex_section, zip(sections, _labels(sections), strict=True)))
+    return "\n".join(map(_latex_section, sections, _labels(sections)))
 
 
 def comma_separated(sections: Sequence[Section]) -> str:
