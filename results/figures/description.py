@@ -168,7 +168,7 @@ def interval_of(values: np.ndarray) -> tuple[float, float] | None:
     return None if half is None or not math.isfinite(half) else (mean - half, mean + half)
 
 
-def marked_points(curve: Curve, scale: Scale, shift: float, number: int = MARKS_PER_CURVE) -> tuple[int, ...]:
+def marked_points(curve: Curve, scale: Scale, shift: float, number: int) -> tuple[int, ...]:
     """Indices of ``number`` points, or fewer, at even distances along the visible x axis.
 
     ``shift`` is in units of the distance; a number below 1 counts as 1.
