@@ -52,7 +52,8 @@ def fetch(
         remedy = ""
         if isinstance(error, urllib.error.URLError) and isinstance(error.reason, OSError):
             held = ", ".join(map(str, files or [target]))
-            remedy = f"; without a network, data.root=DIR reads the files of a folder that has them: {held}"
+            remedy = "; without a network, copy the files to these paths, or give a folder with them as "
+            remedy += f"data.root: {held}"
         raise OSError(f"data.download: {url} was not downloaded: {_shown(error)}{remedy}") from error
 
 
