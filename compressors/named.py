@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -53,7 +54,8 @@ def method(name: str, **settings: Any) -> Codec | Reducer:
     """
     found = _class_in(name) if name.isidentifier() else None
     if found is None:
-        raise ValueError(f"compressor must be one of {', '.join(method_names())}, got {name!r}")
+        near = "".join(f"; did you mean {known}?" for known in get_close_matches(name, method_names(), 1))
+        raise ValueError(f"compressor must be one of {', '.join(method_names())}, got {name!r}{near}")
     _require_settings(name, found, settings)
     if settings.get("threshold") is not None and settings.get("density") is not None:
         raise ValueError(f"density has no effect on {name} with a threshold")

@@ -1,7 +1,7 @@
 """Test cases of methods with settings, and helpers for one reduction of one segment."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -79,17 +79,31 @@ def configured(path: Path, settings: Mapping[str, Any], density: float = 0.1) ->
 
 
 def cases_of(*methods: type[Codec] | type[Reducer]) -> list[Case]:
-    """Cases of classes of methods, one per declared example."""
-    return [Case(method, settings) for method in methods for settings in method.examples]
+    """Cases of classes of methods, one per declared example. Raises ``ValueError`` for an unknown setting."""
+    return [
+        _known(Case(method, settings), inspect.signature(method).parameters)
+        for method in methods
+        for settings in method.examples
+    ]
 
 
 def cases_in(conf: Path) -> list[Case]:
-    """Cases of all methods in ``conf``/compressor/*.yaml, one per declared example."""
+    """Cases of all methods in ``conf``/compressor/*.yaml, one per declared example.
+
+    Raises ``ValueError`` for a setting that the yaml does not have.
+    """
     found = []
     for path in sorted((conf / "compressor").glob("*.yaml")):
         method: Any = get_class(full_name(_config(path)._target_))
-        found += [Case(path, settings) for settings in method.examples]
+        found += [_known(Case(path, settings), _config(path)) for settings in method.examples]
     return found
+
+
+def _known(case: Case, settings: Container[str]) -> Case:
+    for key in case.settings:
+        if key not in settings:
+            raise ValueError(f"examples: {case.name} has no setting {key}")
+    return case
 
 
 _resolved: dict[tuple[Path, str, float], Any] = {}  # settings, by yaml, changes and density

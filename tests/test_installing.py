@@ -91,6 +91,7 @@ def test_methods_and_feedback_have_the_names_of_their_configs() -> None:
     ("name", "settings", "said"),
     [
         ("nothing", {}, r"^compressor must be one of accordion, .*, got 'nothing'$"),
+        ("topk", {}, r"got 'topk'; did you mean top_k\?$"),
         ("../run", {}, r"^compressor must be one of "),
         ("top_k", {"densty": 0.1}, r"^densty has no effect: the settings of top_k are density, schedule$"),
         (

@@ -10,6 +10,7 @@ from torch.multiprocessing import ProcessRaisedException
 
 from compressors.build import build_reducer
 from compressors.top_k import TopK
+from contract.cases import cases_of
 from contract.processes import compare_layouts
 
 D, W = 20, 3
@@ -41,6 +42,14 @@ def test_wrong_results_of_choose(chosen: Any) -> None:
     rule = "return a list of 1 codecs, one for each segment, and the state"
     with pytest.raises(ValueError, match=rf"Mistaken\.choose must {rule}"):
         reduce_once(build_reducer(Mistaken(density=0.5), D), torch.ones(W, D))
+
+
+def test_an_example_with_a_misspelt_setting() -> None:
+    class Misspelt(TopK):
+        examples = ({"densty": 0.5},)
+
+    with pytest.raises(ValueError, match=r"^examples: Misspelt has no setting densty$"):
+        cases_of(Misspelt)
 
 
 def test_values_that_are_not_sent_are_missing_in_another_process() -> None:

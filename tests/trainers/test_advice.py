@@ -23,7 +23,7 @@ from trainers.hooks.advice.costs import Settings, measure_costs
 from trainers.hooks.advice.gloo import Speed
 from trainers.hooks.ddp import CompressionState
 from trainers.local import LocalSteps
-from trainers.network_model.step_times import Cost
+from trainers.network_model.step_times import Cost, Network
 from trainers.step.layout import Layout
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +67,9 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert head.startswith("| method | step, ms |") and len(rows) == 5
     assert verdict == str(advice.verdict)
+    assert "at least 6000 µs for each (the machine is busy: measure again)," in str(
+        Network(1e9, 0.0, 1e10, 6e-3)
+    )
 
 
 def test_density_and_computation_are_those_of_the_state(monkeypatch: pytest.MonkeyPatch) -> None:

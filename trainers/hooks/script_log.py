@@ -100,6 +100,6 @@ class Updates:
         if self._has_warned:
             LOG.warning(
                 f"total_error: no update of the weights between compressed gradients {step - 1} and {step}; "
-                "a gradient that the script throws away comes back from the residual, except one of a pass "
-                "under no_sync()"
+                "under no_sync() belong all passes but the last of an accumulation, and one whose gradient "
+                "is thrown away, which comes back from the residual otherwise"
             )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from trainers.network_model.rates import in_prose
 
 TIE = 0.1  # a smaller relative difference between two predictions counts as none
+BUSY_SECONDS = 0.005  # a short collective takes longer only where other programs use the cores
 
 
 class Line(NamedTuple):
@@ -37,7 +38,8 @@ class Network(NamedTuple):
     def __str__(self) -> str:
         slow, short = self.backend_bits_per_second, self.backend_seconds
         collectives = "" if math.isinf(slow) else f"collectives at most {in_prose(slow)}, "
-        collectives += f"at least {1e6 * short:.0f} µs for each, " if short else ""
+        busy = " (the machine is busy: measure again)" if short > BUSY_SECONDS else ""
+        collectives += f"at least {1e6 * short:.0f} µs for each{busy}, " if short else ""
         link = "without limit" if math.isinf(self.bits_per_second) else in_prose(self.bits_per_second)
         nodes = ""
         if self.workers_per_node > 1:
