@@ -45,7 +45,7 @@ def looks_of(
     for section in (FIVE_SEEDS, "ten epochs", "main"):
         for label, own in found[section].items():
             beside = top_k_beside(label, own, found[section])
-            whole = f"{beside}{WHOLE}" if section == FIVE_SEEDS else None
+            whole = f"{beside}{WHOLE}" if beside and section == FIVE_SEEDS else None
             for other in (NONE, beside, whole):
                 theirs = found[section].get(other or "", {})
                 if other not in (None, label) and len(own.keys() & theirs.keys()) >= FEWEST_SEEDS:
