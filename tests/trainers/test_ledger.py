@@ -85,6 +85,9 @@ def test_hard_threshold_by_hand(scope: str) -> None:
     assert layers["weight"]["elements"] == 3
     assert layers["weight"]["total_error"] == ((1 + 0.25) + (0.25 + 0.0625) + 0.25 + (0.25 + 0.0625)) / 2
     assert layers["bias"]["total_error"] == (0.0625 + 0 + 0.0625 + 0) / 2
+    of_weight = (9 + 1 + 0.25) + (0.25 + 0.0625 + 25) + (9 + 0.25) + (0.25 + 0.0625)
+    assert layers["weight"]["total_input_norm_squared"] == of_weight / 2
+    assert layers["bias"]["total_input_norm_squared"] == (0.0625 + 4 + 0.0625 + 0) / 2
     assert layers["weight"]["density_mean"] == (3 / 2) / (3 * 2)
     assert layers["bias"]["density_mean"] == (1 / 2) / (1 * 2)
 

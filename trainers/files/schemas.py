@@ -47,6 +47,7 @@ class Config(Open):
 class Layer(Open):
     elements: Count
     total_error: Quantity = 0.0
+    total_input_norm_squared: Quantity = 0.0
     density_mean: Quantity = 0.0
 
 

@@ -56,9 +56,12 @@ class Ledger:
         self.nodes = nodes
         self.steps = 0
         shape = (len(communicator.local_workers), len(layout.names))
-        self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
-        self.total_error = torch.zeros_like(self.error)
-        self._error, self._total_error = _entries(self.error), _entries(self.total_error)
+        measured = torch.zeros(2, *shape, dtype=torch.float64, device=layout.device)
+        totals = torch.zeros_like(measured)
+        self.error, self.input_norm = measured  # [W, L] each: ||p - C(p)||^2 and ||p||^2 of this step
+        self.total_error, self.total_input_norm = totals
+        self._measured, self._totals = _entries(measured), _entries(totals)
+        self._error, self._input_norm = _entries(self.error), _entries(self.input_norm)
         self._layers = {name: slice(i, i + 1) for i, name in enumerate(layout.names)}
         if layout.scope == "global":
             self._layers[WHOLE] = slice(0, len(layout.names))
@@ -69,8 +72,6 @@ class Ledger:
         self.counts.exchanges[:] = 1
         self.num_exchanged = layout.num_parameters  # elements of the layers in this step
         self.largest_link_bytes = np.zeros(shape[0])  # the most that left a worker in a step so far
-        self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
-        self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
         # Bytes that left a worker inside its node, of this step and of all, [nodes] each
         self.inside_bytes, self.total_inside_bytes = np.zeros(shape[0]), np.zeros(shape[0])
@@ -129,7 +130,7 @@ class Ledger:
             step.choice[:] = [_bytes_to_choose(self.num_exchanged, int(k)) for k in counts.tolist()]
             if self.traits.linear:  # one worker sends the positions to the others
                 step.choice /= communicator.size
-        self._total_error += self._error
+        self._totals += self._measured
         self.total_counts.all += step.all
 
     def clear_step(self) -> None:
@@ -159,6 +160,7 @@ class Ledger:
         return {
             "largest_link_bytes": torch.from_numpy(self.largest_link_bytes),
             "total_error": self.total_error,
+            "total_input_norm": self.total_input_norm,
             **{f"total_{name}": torch.from_numpy(getattr(self.total_counts, name)) for name in Counts.names},
             **(inside if self.nodes is not None else {}),
         }
@@ -244,13 +246,18 @@ class Ledger:
         return self._mean(torch.from_numpy(self.total_counts.link_bytes[:, :1].copy()))[0]
 
     def layers(self) -> dict[str, dict[str, float]]:
-        """Per parameter name, means over workers: elements, total error and average density."""
-        errors = self._mean(self.total_error.cpu())
+        """Per parameter name, means over workers: elements, sums of error and ||p||^2, average density."""
+        errors, norms = self._mean(self.total_error.cpu()), self._mean(self.total_input_norm.cpu())
         sent = self._mean(torch.from_numpy(self.total_counts.sent))
-        columns = self.layout.names, self.layout.sizes, errors, sent, self._exchanges()
+        columns = self.layout.names, self.layout.sizes, errors, norms, sent, self._exchanges()
         return {
-            name: {"elements": size, "total_error": error, "density_mean": count / (size * max(1, exchanges))}
-            for name, size, error, count, exchanges in zip(*columns, strict=True)
+            name: {
+                "elements": size,
+                "total_error": error,
+                "total_input_norm_squared": norm,
+                "density_mean": count / (size * max(1, exchanges)),
+            }
+            for name, size, error, norm, count, exchanges in zip(*columns, strict=True)
         }
 
     def _mean(self, table: Tensor) -> list[float]:
