@@ -15,6 +15,7 @@ because the paper does not say how a receiver separates the bins; entries of 0 a
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,10 +39,23 @@ from compressors.api import (
 )
 from compressors.core.codec import Compressed
 from compressors.core.payloads import divide
-from compressors.parts.bins import LONGEST, BinnedLayer, Message
+from compressors.parts.bins import LONGEST, BinnedLayer, Message, positions_in
 from compressors.parts.rounds import begin
 
 CODES = "codes"  # the kind of the bytes for places and signs
+
+
+class Bins(NamedTuple):
+    """One worker's messages for the layers of a segment."""
+
+    layers: list[BinnedLayer]
+    messages: list[Message]
+
+    def positions(self, size: int) -> Tensor:
+        """Positions of the entries sent, [k] int64 in ``range(size)``."""
+        pairs = zip(self.layers, self.messages, strict=True)
+        found = [positions_in(layer, message).cpu() + layer.start for layer, message in pairs]
+        return torch.cat([torch.empty(0, dtype=torch.int64), *found])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +104,10 @@ class AdaComp(Reducer):
         means = self._means(arrived, inputs, layers)
         errors = backend.squared_norms(segments)
         compressed = {
-            segment.name: Compressed(own, error, norm)
-            for segment, own, error, norm in zip(segments, sent, errors, norms, strict=True)
+            segment.name: Compressed(counts, error, norm, [Bins(own, row) for row in of_workers])
+            for segment, counts, error, norm, own, of_workers in zip(
+                segments, sent, errors, norms, layers, messages, strict=True
+            )
         }
         return Reduced(means, {segment.name: segment.rows for segment in segments}, compressed), state
 

@@ -187,7 +187,7 @@ class Compressed(NamedTuple):
     sent: np.ndarray  # [W, L] int64, elements sent per layer
     error: Tensor  # [W, L] float64, ||p - C(p)||^2 per layer
     input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
-    payloads: Sequence[Any] = ()  # one per worker, or one joined payload of all
+    payloads: Sequence[Any] = ()  # one per worker, or one joined of all; none if all elements are sent
     codec: Codec | None = None  # the codec that encoded the payloads
     step: Step | None = None  # of the encoding, for the first local worker
     out: Tensor | None = None  # [d] zeros, memory for the mean, if a compiled loop provides it
@@ -205,8 +205,10 @@ class Compressed(NamedTuple):
 
     def positions(self, size: int) -> Tensor:
         """Positions of all elements sent, [sum of ``counts``] int64 in ``range(size)``, in worker order."""
-        if self.codec is None:
+        if not self.payloads:
             return torch.arange(size).repeat(len(self.sent))
+        if self.codec is None:
+            return torch.cat([payload.positions(size) for payload in self.payloads])
         codec, step = self.origin
         first = step.worker
         found = [

@@ -108,8 +108,12 @@ def mean_of_bins(largest: Tensor) -> Tensor:
 
 def add_layer(message: Message, layer: BinnedLayer, total: Tensor) -> None:
     """Add a decoded message to ``total`` [d]: the definition for the compiled loops."""
-    signed = message.codes.long()
-    starts = torch.arange(0, layer.size, layer.bin_size, device=total.device)
-    starts = starts.repeat_interleave(message.counts.long(), output_size=len(signed))
-    values = torch.where(signed & 1 != 0, -message.magnitude, message.magnitude)
-    total.index_add_(0, starts + (signed >> 1), values.to(total.dtype))
+    values = torch.where(message.codes.long() & 1 != 0, -message.magnitude, message.magnitude)
+    total.index_add_(0, positions_in(layer, message), values.to(total.dtype))
+
+
+def positions_in(layer: BinnedLayer, message: Message) -> Tensor:
+    """The positions of the entries sent, [k] int64 in ``range(layer.size)``."""
+    starts = torch.arange(0, layer.size, layer.bin_size, device=message.codes.device)
+    starts = starts.repeat_interleave(message.counts.long(), output_size=len(message.codes))
+    return starts + (message.codes.long() >> 1)

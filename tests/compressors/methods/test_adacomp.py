@@ -35,7 +35,7 @@ def test_definition() -> None:
         g = torch.randn(WORKERS, SIZE, generator=torch.Generator().manual_seed(step))
         g[:, :100] = 0  # two bins
         g = (1024 * g).round() / 1024
-        sent, marks = np.zeros((WORKERS, SIZE), dtype=np.float32), []
+        sent, marks, positions = np.zeros((WORKERS, SIZE), dtype=np.float32), [], []
         for worker in range(WORKERS):
             layers = zip(
                 np.split(residual[worker], edges), np.split(g[worker].numpy(), edges), BINS, strict=True
@@ -43,11 +43,13 @@ def test_definition() -> None:
             found = [definition(*own) for own in layers]
             sent[worker] = np.concatenate([values for values, _ in found])
             marks.append([int(where.sum()) for _, where in found])
+            positions += np.flatnonzero(np.concatenate([where for _, where in found])).tolist()
         segments = [Segment("a", g.clone(), SHAPES)]
         state = reducer.init(segments) if state is None else state
         p = residual + g.numpy()
         reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), communicator)
         assert reduced.compressed["a"].sent.tolist() == marks
+        assert reduced.compressed["a"].positions(SIZE).tolist() == positions
         np.testing.assert_allclose(reduced.mean["a"], sent.mean(0), rtol=1e-6, atol=1e-7)
         np.testing.assert_array_equal(reduced.residual["a"], p - sent)
         residual = reduced.residual["a"].numpy().copy()
