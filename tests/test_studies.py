@@ -111,6 +111,8 @@ RUNS = {
     "topk_convergence/compressed": "42dc5c11bc",
     "topk_convergence/dense": "65cc3b7eba",
     "why/dense": "cd559c55d7",
+    "why/equal_bytes": "952097edf7",
+    "why/equal_bytes_threshold": "5f05a1c3ba",
     "why/feedback": "660be55922",
     "why/feedback_rates": "cff0e32f1b",
     "why/scopes": "1a51f57448",
