@@ -31,6 +31,7 @@ RUNS = {
     "autolrs/search_resnet20": "de79b05e60",
     "autolrs/steps_lstm": "45340ebccb",
     "autolrs/steps_resnet20": "d79401b1b0",
+    "cifar10/anchor": "63a119ed92",
     "cifar10/five_seeds_threshold": "1af78f85b8",
     "cifar10/five_seeds_top_k": "3ba8fc4e78",
     "cifar10/five_seeds_top_k_tenth": "7c255f9cc9",

@@ -15,7 +15,7 @@ from results.studies.cifar10.sections import NONE, WHOLE, by_section
 from results.studies.cifar10.top_k_beside import NEAR, ratio_of_bytes
 from results.studies.kit import Seeds, by_name, first_of
 from results.studies.league import scores
-from results.studies.league.tasks import BASELINE, SHARES, TUNING_SEED
+from results.studies.league.tasks import BASELINE, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import PREFIX, outcome_of, trial_of
 from trainers.identity.identity import DEFAULTS
 
@@ -35,6 +35,29 @@ def _of_layers(of: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Run],
         return float(of(errors, np.array([layer["density_mean"] for layer in layers])))
 
     return value
+
+
+def _relative(of: Callable[[np.ndarray], float]) -> Callable[[Run], float | None]:
+    """A number from the layers' total errors over their sums of ||p||^2, [L]; None if these are not known."""
+
+    def value(run: Run) -> float | None:
+        layers = run.summary["layers"].values()
+        if any("total_input_norm_squared" not in layer for layer in layers):
+            return None
+        return float(
+            of(np.array([layer["total_error"] / layer["total_input_norm_squared"] for layer in layers]))
+        )
+
+    return value
+
+
+def _mean_of_steps(name: str, label: str) -> Measure:
+    """The mean of a diagnostic over the measured steps."""
+
+    def value(run: Run) -> float | None:
+        return float(run.curve(name).mean()) if name in run.records else None
+
+    return Measure(name, label, value)
 
 
 def _last_step(run: Run) -> float:
@@ -70,6 +93,15 @@ MEASURES = (
     Measure("least", "density, layer with the least", _of_layers(lambda _, densities: densities.min())),
     Measure.recorded(LINK_BYTES, "bytes (control)"),
     Measure("rate", "learning rate (control)", _rate_of),
+)
+WAITED = _mean_of_steps("diagnostics/waited_mean", "steps waited by the entries sent, mean")
+XI = _mean_of_steps("diagnostics/xi", "xi")
+LATER = (  # that no run of the league has
+    Measure("relative_worst", "error over squared norm of p, worst layer", _relative(np.max)),
+    Measure("relative_mean", "error over squared norm of p, mean of layers", _relative(np.mean)),
+    WAITED,
+    _mean_of_steps("diagnostics/unsent_100", "share of the entries that waited 100 steps"),
+    _mean_of_steps("diagnostics/residual_unsent_100", "share of the residual that waited 100 steps"),
 )
 Methods = Mapping[str, Sequence[Run]]
 
@@ -134,13 +166,18 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     }
     told |= {"in_pairs": (TOTAL, WORST, GAP, REGRET), "pairs": _pairs(of[CIFAR10])}
     fed = [run for run in of[OWN] if run.subject.startswith(FEEDBACK)]
-    scoped = [run for run in of[OWN] if run not in fed]
+    small = by_key([run for run in of[OWN] if run not in fed], _scope_of)
+    scopes = {kind: own for kind, own in small.items() if kind[1] in (NONE, "top_k")}
+    scoped = [run for own in scopes.values() for run in own.values()]
     seeded = [run for run in fed if run.seed != TUNING_SEED]
-    told |= {"trained": scoped + seeded, "scoped": scoped, "scopes": by_key(scoped, _scope_of)}
+    told |= {"trained": [run for own in small.values() for run in own.values()] + seeded}
+    told |= {"scoped": scoped, "scopes": scopes}
     told["fed"] = by_key(seeded, _feedback_of)
     told["rates"] = sorted({_rate_of(run) for run in fed})
     told["fed_at"] = {(_feedback_of(run), _rate_of(run)): run for run in fed if run.seed == TUNING_SEED}
-    told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
+    told["correlated"] = [correlations(one) for one in (compared, kept, one_rate, _of_optimizers(small))]
+    later = [pair for pair in told["pairs"] if XI.values([*pair.own.values()])]
+    told |= {"later": [*later, *_small_pairs(small)], "in_later": (*LATER, XI)}
     return told | by_name(agreeing, interval, shown)
 
 
@@ -179,6 +216,36 @@ def _scope_of(run: Run) -> tuple[str, str, str]:
     return part_name(run.config["optimizer"]["_target_"]), run.compressor, run.config["scope"]
 
 
+def _named(compressor: str, scope: str) -> str:
+    return {"top_k": "Top-k", "hard_threshold": "threshold"}.get(compressor, compressor) + (
+        WHOLE if scope == "global" else ""
+    )
+
+
+def _of_optimizers(small: Mapping[tuple[str, str, str], Seeds]) -> list[tuple[str, Methods]]:
+    """The methods of the small training, of each optimizer."""
+    found: dict[str, dict[str, Sequence[Run]]] = {}
+    for (optimizer, compressor, scope), own in small.items():
+        if compressor != NONE:
+            found.setdefault(optimizer, {})[_named(compressor, scope)] = list(own.values())
+    return list(found.items())
+
+
+def _small_pairs(small: Mapping[tuple[str, str, str], Seeds]) -> list[Pair]:
+    """Top-k of the whole model and the threshold of the small training beside its Top-k of each layer."""
+    return [
+        Pair(
+            f"digits, {optimizer}",
+            _named(compressor, scope),
+            own,
+            "Top-k",
+            small[optimizer, "top_k", "layer"],
+        )
+        for (optimizer, compressor, scope), own in small.items()
+        if (compressor, scope) in (("top_k", "global"), ("hard_threshold", "layer"))
+    ]
+
+
 def _feedback_of(run: Run) -> str:
     return run.subject.removeprefix(FEEDBACK)
 
@@ -198,14 +265,12 @@ def correlations(comparisons: Sequence[tuple[str, Methods]]) -> list[Correlation
     drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), RESAMPLES)
     counts = np.vstack([np.ones(len(names)), drawn])  # [1 + samples, methods]; the first are the data
     found, of_total = [], np.zeros(1 + RESAMPLES)
-    for measure in MEASURES:
+    for measure in (*MEASURES, *LATER):
         parts, having = [], []
         for task, methods in comparisons:
             values = [measure.values(own) for own in methods.values()]
             means = np.array([fmean(each) if each else np.nan for each in values])
-            quality = np.array(
-                [-fmean(scores.rank_key(task, run) for run in own) for own in methods.values()]
-            )
+            quality = np.array([fmean(_quality(task, run) for run in own) for own in methods.values()])
             weights = counts[:, [names.index(name) for name in methods]] * ~np.isnan(means)
             parts.append(spearman(np.nan_to_num(means), quality, weights))
             having += [
@@ -233,6 +298,11 @@ def correlations(comparisons: Sequence[tuple[str, Methods]]) -> list[Correlation
             )
         )
     return found
+
+
+def _quality(task: str, run: Run) -> float:
+    """Higher is better; a task that is not the league's has an accuracy."""
+    return -scores.rank_key(task, run) if task in TASKS else float(run.summary[ACCURACY.name])
 
 
 def spearman(a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -26,6 +26,8 @@ Methods = dict[str, Seeds]  # by label
 def section_of(run: Run) -> str:
     """The section of a run, by the settings in which it differs from the main comparison."""
     config = run.config
+    if config["trainer"]["epochs"] == 100:
+        return "100 epochs"
     if config["trainer"]["precision"] == "fp32":
         return "precision" if run.compressor == NONE else FIVE_SEEDS
     if config["trainer"]["epochs"] == 10:
