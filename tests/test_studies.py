@@ -117,9 +117,9 @@ RUNS = {
     "why/feedback": "660be55922",
     "why/feedback_rates": "cff0e32f1b",
     "why/scopes": "1a51f57448",
-    "wikitext2/dense": "1fe88c79a1",
-    "wikitext2/threshold_matched": "0b22efef37",
-    "wikitext2/top_k": "7a1b6337ab",
+    "wikitext2/dense": "a940a0eed6",
+    "wikitext2/threshold_matched": "3ae2ba520f",
+    "wikitext2/top_k": "8b3fb514aa",
 }
 
 
