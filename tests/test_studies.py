@@ -112,6 +112,8 @@ RUNS = {
     "topk_convergence/compressed": "42dc5c11bc",
     "topk_convergence/dense": "65cc3b7eba",
     "why/dense": "cd559c55d7",
+    "why/density_gpt_rates": "6361f71617",
+    "why/density_transformer_rates": "ffa7d4fe22",
     "why/equal_bytes": "952097edf7",
     "why/equal_bytes_threshold": "5f05a1c3ba",
     "why/feedback": "660be55922",
