@@ -10,7 +10,7 @@
 #   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, five seeds; some four hours on one core
 #   main             the main job with four methods and three seeds; half an hour
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
-#   why              measures of the finished runs of league and cifar10 beside their quality, and Top-k of two scopes; minutes
+#   why              measures of the finished runs of league and cifar10 beside their quality, and small trainings; forty minutes
 #   wikitext2        the small LSTM on the whole of WikiText-2, with DATA_DIR=its folder; some eight hours on one core
 # make paper   the figures of the paper's sweeps, from their runs in OUTPUTS/paper: docs/guides/reproduce_the_paper.md
 # make gpu     measure kernels, methods, steps and collectives on an NVIDIA GPU, and write their page; nine minutes.

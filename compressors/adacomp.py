@@ -45,17 +45,17 @@ from compressors.parts.rounds import begin
 CODES = "codes"  # the kind of the bytes for places and signs
 
 
-class Bins(NamedTuple):
+class Messages(NamedTuple):
     """One worker's messages for the layers of a segment."""
 
     layers: list[BinnedLayer]
-    messages: list[Message]
+    of_layers: list[Message]
 
     def positions(self, size: int) -> Tensor:
         """Positions of the entries sent, [k] int64 in ``range(size)``."""
-        pairs = zip(self.layers, self.messages, strict=True)
-        found = [positions_in(layer, message).cpu() + layer.start for layer, message in pairs]
-        return torch.cat([torch.empty(0, dtype=torch.int64), *found])
+        pairs = zip(self.layers, self.of_layers, strict=True)
+        found = [positions_in(layer, message) + layer.start for layer, message in pairs]
+        return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class AdaComp(Reducer):
         means = self._means(arrived, inputs, layers)
         errors = backend.squared_norms(segments)
         compressed = {
-            segment.name: Compressed(counts, error, norm, [Bins(own, row) for row in of_workers])
+            segment.name: Compressed(counts, error, norm, [Messages(own, row) for row in of_workers])
             for segment, counts, error, norm, own, of_workers in zip(
                 segments, sent, errors, norms, layers, messages, strict=True
             )

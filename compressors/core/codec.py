@@ -187,7 +187,7 @@ class Compressed(NamedTuple):
     sent: np.ndarray  # [W, L] int64, elements sent per layer
     error: Tensor  # [W, L] float64, ||p - C(p)||^2 per layer
     input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
-    payloads: Sequence[Any] = ()  # one per worker, or one joined of all; none if all elements are sent
+    payloads: Sequence[Any] = ()  # one per worker, or one joined payload of all; none of a dense method
     codec: Codec | None = None  # the codec that encoded the payloads
     step: Step | None = None  # of the encoding, for the first local worker
     out: Tensor | None = None  # [d] zeros, memory for the mean, if a compiled loop provides it

@@ -21,6 +21,7 @@ from trainers.identity.identity import DEFAULTS
 
 CIFAR10, OWN = "cifar10_", "why_"  # beginnings of the names of runs, beside the league's
 FEEDBACK = "why_feedback-"  # and of the runs of several feedbacks, which end with the feedback's
+DENSITY = "why_density-"  # the same with another density, ending with network and feedback
 FEWEST = 6  # methods of a comparison
 RESAMPLES = 2000
 ERRORS = {"mean": "error", "gain": "gain_error"}  # fields of ``Correlation``
@@ -37,16 +38,13 @@ def _of_layers(of: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Run],
     return value
 
 
-def _relative(of: Callable[[np.ndarray], float]) -> Callable[[Run], float | None]:
-    """A number from the layers' total errors over their sums of ||p||^2, [L]; None if these are not known."""
+def _sent_of_layers(of: Callable[[np.ndarray], float]) -> Callable[[Run], float | None]:
+    """A number from the layers' shares of ||p||^2 that were sent, [L]; None if these are not known."""
 
     def value(run: Run) -> float | None:
-        layers = run.summary["layers"].values()
-        if any("total_input_norm_squared" not in layer for layer in layers):
-            return None
-        return float(
-            of(np.array([layer["total_error"] / layer["total_input_norm_squared"] for layer in layers]))
-        )
+        layers = [each for each in run.summary["layers"].values() if each.get("total_input_norm_squared")]
+        sent = [1 - layer["total_error"] / layer["total_input_norm_squared"] for layer in layers]
+        return float(of(np.array(sent))) if sent else None
 
     return value
 
@@ -55,7 +53,8 @@ def _mean_of_steps(name: str, label: str) -> Measure:
     """The mean of a diagnostic over the measured steps."""
 
     def value(run: Run) -> float | None:
-        return float(run.curve(name).mean()) if name in run.records else None
+        curve = run.curve(name)
+        return float(curve.mean()) if len(curve) else None
 
     return Measure(name, label, value)
 
@@ -78,6 +77,7 @@ TOTAL = Measure.recorded("compression/total_error", "total error")
 WORST = Measure("worst", "error per element, worst layer", _of_layers(lambda errors, _: errors.max()))
 PERPLEXITY = Measure.recorded("validation/perplexity", "validation perplexity", 1, 2)
 GAP = Measure.recorded("diagnostics/gap", "gap")
+GAP_OF_WEIGHTS = Measure("weights", "gap times squared learning rate", _gap_of_weights)
 REGRET = Measure.recorded("compression/regret", "regret")
 MEASURES = (
     TOTAL,
@@ -88,7 +88,7 @@ MEASURES = (
     Measure("last", "error over squared norm of p, last step", _last_step),
     GAP,
     Measure.recorded("diagnostics/gap_relative", "gap, share of the summed gradients"),
-    Measure("weights", "gap times squared learning rate", _gap_of_weights),
+    GAP_OF_WEIGHTS,
     Measure.recorded("compression/density_mean", "average density"),
     Measure("least", "density, layer with the least", _of_layers(lambda _, densities: densities.min())),
     Measure.recorded(LINK_BYTES, "bytes (control)"),
@@ -96,13 +96,14 @@ MEASURES = (
 )
 WAITED = _mean_of_steps("diagnostics/waited_mean", "steps waited by the entries sent, mean")
 XI = _mean_of_steps("diagnostics/xi", "xi")
-LATER = (  # that no run of the league has
-    Measure("relative_worst", "error over squared norm of p, worst layer", _relative(np.max)),
-    Measure("relative_mean", "error over squared norm of p, mean of layers", _relative(np.mean)),
+NOT_IN_LEAGUE = (
+    Measure("sent_least", "share of ||p||^2 sent, layer with the least", _sent_of_layers(np.min)),
+    Measure("sent_mean", "share of ||p||^2 sent, mean of layers", _sent_of_layers(np.mean)),
     WAITED,
-    _mean_of_steps("diagnostics/unsent_100", "share of the entries that waited 100 steps"),
-    _mean_of_steps("diagnostics/residual_unsent_100", "share of the residual that waited 100 steps"),
+    Measure.recorded("diagnostics/unsent_100", "share of the entries that wait 100 steps, at the end"),
+    Measure.recorded("diagnostics/residual_unsent_100", "share of the residual that does, at the end"),
 )
+MEASURES_OF_SMALL = [each for each in MEASURES if each is not GAP_OF_WEIGHTS]  # at one rate
 Methods = Mapping[str, Sequence[Run]]
 
 
@@ -128,9 +129,13 @@ class Pair(NamedTuple):
     top_k: str
     theirs: Seeds
 
+    @property
+    def runs(self) -> tuple[list[Run], list[Run]]:
+        return list(self.own.values()), list(self.theirs.values())
+
     def ratio(self, measure: Measure) -> float:
         """The method's mean over that of Top-k."""
-        ours, theirs = (fmean(measure.values(list(each.values()))) for each in (self.own, self.theirs))
+        ours, theirs = (fmean(measure.values(runs)) for runs in self.runs)
         return ours / theirs
 
     def agrees(self, measure: Measure) -> bool:
@@ -163,10 +168,13 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
         "NEAR": NEAR,
         "ACCURACY": ACCURACY,
         "PERPLEXITY": PERPLEXITY,
+        "TOTAL": TOTAL,
+        "GAP": GAP,
+        "WAITED": WAITED,
     }
     told |= {"in_pairs": (TOTAL, WORST, GAP, REGRET), "pairs": _pairs(of[CIFAR10])}
     fed = [run for run in of[OWN] if run.subject.startswith(FEEDBACK)]
-    small = by_key([run for run in of[OWN] if run not in fed], _scope_of)
+    small = by_key([run for run in of[OWN] if not run.subject.startswith((FEEDBACK, DENSITY))], _scope_of)
     scopes = {kind: own for kind, own in small.items() if kind[1] in (NONE, "top_k")}
     scoped = [run for own in scopes.values() for run in own.values()]
     seeded = [run for run in fed if run.seed != TUNING_SEED]
@@ -175,9 +183,14 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     told["fed"] = by_key(seeded, _feedback_of)
     told["rates"] = sorted({_rate_of(run) for run in fed})
     told["fed_at"] = {(_feedback_of(run), _rate_of(run)): run for run in fed if run.seed == TUNING_SEED}
-    told["correlated"] = [correlations(one) for one in (compared, kept, one_rate, _of_optimizers(small))]
-    later = [pair for pair in told["pairs"] if XI.values([*pair.own.values()])]
-    told |= {"later": [*later, *_small_pairs(small)], "in_later": (*LATER, XI)}
+    told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
+    told["correlated"].append(correlations(alike_methods(small), [*MEASURES_OF_SMALL, *NOT_IN_LEAGUE]))
+    told["in_detail"] = (*NOT_IN_LEAGUE, XI)
+    told["detailed"] = [
+        pair
+        for pair in (*told["pairs"], *small_pairs(small))
+        if all(measure.values(own) for measure in told["in_detail"] for own in pair.runs)
+    ]
     return told | by_name(agreeing, interval, shown)
 
 
@@ -222,27 +235,25 @@ def _named(compressor: str, scope: str) -> str:
     )
 
 
-def _of_optimizers(small: Mapping[tuple[str, str, str], Seeds]) -> list[tuple[str, Methods]]:
-    """The methods of the small training, of each optimizer."""
+def alike_methods(small: Mapping[tuple[str, str, str], Seeds]) -> list[tuple[str, Methods]]:
+    """Methods of the small training with error feedback and near Top-k's bytes, of each optimizer."""
     found: dict[str, dict[str, Sequence[Run]]] = {}
     for (optimizer, compressor, scope), own in small.items():
-        if compressor != NONE:
-            found.setdefault(optimizer, {})[_named(compressor, scope)] = list(own.values())
+        top_k, runs = small.get((optimizer, "top_k", "layer")), list(own.values())
+        if compressor == NONE or top_k is None or not _keeps_error(runs):
+            continue
+        if abs(ratio_of_bytes(own, top_k) - 1) <= NEAR:
+            found.setdefault(optimizer, {})[_named(compressor, scope)] = runs
     return list(found.items())
 
 
-def _small_pairs(small: Mapping[tuple[str, str, str], Seeds]) -> list[Pair]:
+def small_pairs(small: Mapping[tuple[str, str, str], Seeds]) -> list[Pair]:
     """Top-k of the whole model and the threshold of the small training beside its Top-k of each layer."""
     return [
-        Pair(
-            f"digits, {optimizer}",
-            _named(compressor, scope),
-            own,
-            "Top-k",
-            small[optimizer, "top_k", "layer"],
-        )
+        Pair(f"digits, {optimizer}", _named(compressor, scope), own, "Top-k", top_k)
         for (optimizer, compressor, scope), own in small.items()
         if (compressor, scope) in (("top_k", "global"), ("hard_threshold", "layer"))
+        and (top_k := small.get((optimizer, "top_k", "layer"))) is not None
     ]
 
 
@@ -251,10 +262,14 @@ def _feedback_of(run: Run) -> str:
 
 
 def _keeps_error(own: Sequence[Run]) -> bool:
-    return bool(own[0].config["feedback"]["_target_"] == DEFAULTS["feedback._target_"])
+    """Whether the residual takes all of p - C(p), unlike ScaleCom's."""
+    feedback = own[0].config["feedback"]
+    return bool(feedback["_target_"] == DEFAULTS["feedback._target_"] and feedback.get("beta", 1) == 1)
 
 
-def correlations(comparisons: Sequence[tuple[str, Methods]]) -> list[Correlation]:
+def correlations(
+    comparisons: Sequence[tuple[str, Methods]], measures: Sequence[Measure] = MEASURES
+) -> list[Correlation]:
     """Rank correlation of every measure with quality, over methods of one task and budget, means over seeds.
 
     Comparisons of fewer than ``FEWEST`` methods are left out. A standard error is the standard deviation over
@@ -265,7 +280,7 @@ def correlations(comparisons: Sequence[tuple[str, Methods]]) -> list[Correlation
     drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), RESAMPLES)
     counts = np.vstack([np.ones(len(names)), drawn])  # [1 + samples, methods]; the first are the data
     found, of_total = [], np.zeros(1 + RESAMPLES)
-    for measure in (*MEASURES, *LATER):
+    for measure in measures:
         parts, having = [], []
         for task, methods in comparisons:
             values = [measure.values(own) for own in methods.values()]

@@ -138,8 +138,7 @@ class Ledger:
 
         A skipped step has no compression and no communication, and is not part of any average.
         """
-        self.error.zero_()
-        self.input_norm.zero_()
+        self._measured[:] = 0
         step = self.counts
         for counts in (step.sent, step.bytes, step.link_bytes, step.choice, self.inside_bytes):
             counts[:] = 0

@@ -1,5 +1,6 @@
 """Rank correlations of the study of what predicts quality, and its page from few runs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,17 @@ from results.read.run import Run
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from results.studies.why import (
     FEWEST,
+    NOT_IN_LEAGUE,
     TOTAL,
+    WAITED,
     WORST,
     Pair,
+    alike_methods,
     at_equal_bytes,
     correlations,
     interval,
     shown,
+    small_pairs,
     spearman,
 )
 
@@ -64,6 +69,38 @@ def test_a_measure_with_the_order_of_quality_has_a_correlation_of_one() -> None:
     assert (total.error, total.gain) == (pytest.approx(0), 0)
     assert by_label[WORST.label].mean == -1
     assert "gap" not in by_label and "average density" not in by_label  # no run has it; it is the same in all
+
+
+def test_shares_of_the_norm_and_means_over_steps_need_runs_that_have_them() -> None:
+    measures = {measure.name: measure for measure in NOT_IN_LEAGUE}
+    earlier = run(0.9, 2.0)
+    assert not any(measure.values([earlier]) for measure in NOT_IN_LEAGUE)
+    for name, norm in (("large", 3.6), ("small", 0.25)):
+        earlier.summary["layers"][name]["total_input_norm_squared"] = norm
+    later = replace(earlier, records=pd.DataFrame({"step": [1, 2, 3], WAITED.name: [4.0, np.nan, 6.0]}))
+    assert measures["sent_least"].value(later) == pytest.approx(1 - 0.2 / 0.25)
+    assert measures["sent_mean"].value(later) == pytest.approx(1 - (1.8 / 3.6 + 0.2 / 0.25) / 2)
+    assert WAITED.value(later) == 5
+    later.summary["layers"]["small"]["total_input_norm_squared"] = 0.0  # a layer without gradients
+    assert measures["sent_least"].value(later) == pytest.approx(1 - 1.8 / 3.6)
+
+
+def small(compressor: str, sent: float, beta: float | None = None, scope: str = "layer") -> dict[Any, Any]:
+    one = run(0.9, 1.0, **{LINK_BYTES: sent})
+    one.config["feedback"] = {"_target_": "compressors.feedback.ErrorFeedback"} | (
+        {"beta": beta} if beta is not None else {}
+    )
+    return {("sgd", compressor, scope): {0: one}}
+
+
+def test_methods_of_the_small_training_have_all_of_the_residual_and_top_ks_bytes() -> None:
+    runs = small("top_k", 4e3) | small("top_k", 4.1e3, scope="global") | small("none", 4e5)
+    runs |= small("sidco", 3e3) | small("gaussian_k", 6e3) | small("clt_k", 4e3, beta=0.1)
+    runs |= {("adam", *key[1:]): own for key, own in small("sidco", 4e3).items()}  # without Top-k
+    assert [(task, list(methods)) for task, methods in alike_methods(runs)] == [
+        ("sgd", ["Top-k", "Top-k, whole model", "sidco"])
+    ]
+    assert [(pair.label, pair.top_k) for pair in small_pairs(runs)] == [("Top-k, whole model", "Top-k")]
 
 
 def test_few_methods_are_no_comparison() -> None:
