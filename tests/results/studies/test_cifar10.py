@@ -33,7 +33,16 @@ PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         ),
         "threshold, rule for 0.1 %": ("hard_threshold", {"threshold": None, "density": 0.001}, {}),
     },
+    "five seeds": {
+        "Top-k 1 %": ("top_k", {"density": 0.01}, {"trainer": {"precision": "fp32"}}),
+        "threshold, bytes of Top-k 1 %": (
+            "hard_threshold",
+            {"threshold": 0.04},
+            {"trainer": {"precision": "fp32"}},
+        ),
+    },
     "precision": {"none": ("none", {}, {"trainer": {"precision": "fp32"}})},
+    "100 epochs": {"none": ("none", {}, {"trainer": {"epochs": 100, "precision": "fp32"}})},
 }
 ACCURACIES = {"none": 0.84, "Top-k 1 %": 0.82, "threshold, bytes of Top-k 1 %": 0.83}
 BYTES = {
@@ -85,13 +94,6 @@ def write(folder: Path, section: str, label: str, *, seed: int = 0, matched: obj
     )
 
 
-def write_all(folder: Path, seeds: int = 3) -> None:
-    for section, labels in PLACES.items():
-        for label in labels:
-            for seed in range(seeds):
-                write(folder, section, label, seed=seed)
-
-
 def rows(text: str, label: str) -> list[list[str]]:
     lines = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -135,6 +137,22 @@ def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
     assert f"1 of the {number + 1} rows have a finished run." in text
     assert rows(text, "Top-k 1 %")[0][3] == rows(text, "Top-k 0.1 %")[0][3] == "no finished run"
     assert ".png" not in text and "## Comparisons" not in text and "84.00 (one seed)" in text
+
+
+def test_runs_in_fp32_and_of_100_epochs_have_their_sections(tmp_path: Path) -> None:
+    write(tmp_path, "precision", "none")
+    write(tmp_path, "100 epochs", "none")
+    for seed in range(3, 6):
+        for label in PLACES["five seeds"]:
+            write(tmp_path, "five seeds", label, seed=seed)
+    runs = read_runs([tmp_path])
+    assert {section: [*own] for section, own in by_section(runs).items() if own} == {
+        section: [*PLACES[section]] for section in ("five seeds", "precision", "100 epochs")
+    }
+    text = page(runs, [])
+    assert "## 100 epochs" in text and "accuracy in % of 84.00 (one seed) after" in text
+    (look,) = rows(text, "five seeds: threshold, bytes of Top-k 1 % minus Top-k 1 %")
+    assert look[1] == "primary"
 
 
 def test_a_run_that_failed_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
