@@ -77,8 +77,8 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = T
             assert b[name] == (pytest.approx(value, rel=1e-4, abs=1e-12) if rounded else value), name
     for name, layer in one["layers"].items():
         for key, value in layer.items():
-            error = "error" in key and not exactly
-            assert other["layers"][name][key] == (pytest.approx(value, rel=1e-4) if error else value)
+            rounded = ("error" in key or "norm" in key) and not exactly
+            assert other["layers"][name][key] == (pytest.approx(value, rel=1e-4) if rounded else value)
 
 
 @pytest.mark.parametrize("setting", QUICK)
