@@ -145,6 +145,11 @@ def train_all(
     return found
 
 
+def train_in_turn(process: int, processes: int, *groups: tuple) -> list[dict[str, dict[str, Any]]]:
+    """``train_all`` with the arguments of each group: the processes start and load kernels once."""
+    return [train_all(process, processes, *group) for group in groups]
+
+
 def train_many(process: int, processes: int) -> dict[str, Any]:
     """Dense training of eight workers: torch adds more than four rows of a layer in an order of its own."""
     return train("none", "layer", "none", process, processes, workers=8)

@@ -1,6 +1,6 @@
 """Layouts of workers over processes: equal results for 1 x 4, 2 x 2 and 4 x 1, and for the DDP hook."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from training import (
     settings,
     train,
     train_all,
+    train_in_turn,
     train_many,
 )
 
@@ -45,6 +46,21 @@ FIRST = list({case.source: str(case) for case in reversed(cases())}.values())[::
 SCOPES = ("layer", "global")
 DEALT = dealt()
 QUICK = [name for names in DEALT.values() for name in names]
+REDUCED = [setting for setting in QUICK if setting in PLAIN and is_reduced(setting.split("/")[0])]
+# Arguments of train_all: names, reduction, nodes
+GROUPS: dict[int, dict[str, tuple]] = {
+    2: {
+        "dealt": (DEALT["two"],),
+        "nodes": (QUICK[::2], "worker_order", 2),
+        "all_reduce": (REDUCED, "all_reduce"),
+    },
+    4: {
+        "dealt": (DEALT["four"],),
+        "nodes": (QUICK[1::2], "worker_order", 2),
+        "dense worker_order": (DENSE,),
+        "dense all_reduce": (DENSE, "all_reduce"),
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +77,26 @@ def one_process(one_thread: None) -> Results:
 
 
 @pytest.fixture(scope="module")
-def other_ways(one_process: Results) -> Results:
-    """Depends on ``one_process``, because its training compiles the kernels for all processes."""
-    return run_in_processes(train_all, 2, DEALT["two"])[0] | run_in_processes(train_all, 4, DEALT["four"])[0]
+def several_processes(one_process: Results) -> dict[int, list[list[Results]]]:
+    """The trainings of all tests in two and in four processes, by ``GROUPS``: [process][group].
+
+    One start for all of them, because a process takes seconds to load the kernels. Depends on
+    ``one_process``, because its training compiles the kernels for all processes.
+    """
+    return {
+        processes: run_in_processes(train_in_turn, processes, *groups.values())
+        for processes, groups in GROUPS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def found_by(several_processes: dict[int, list[list[Results]]]) -> Callable[..., Results]:
+    """The results of a group in a number of processes, those of the first process or of another one."""
+
+    def found(processes: int, group: str, process: int = 0) -> Results:
+        return several_processes[processes][process][list(GROUPS[processes]).index(group)]
+
+    return found
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True) -> None:
@@ -82,7 +115,10 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = T
 
 
 @pytest.mark.parametrize("setting", QUICK)
-def test_processes_change_nothing(one_process: Results, other_ways: Results, setting: str) -> None:
+def test_processes_change_nothing(
+    one_process: Results, found_by: Callable[..., Results], setting: str
+) -> None:
+    other_ways = found_by(2, "dealt") | found_by(4, "dealt")
     assert_same(one_process[setting], other_ways[setting])
 
 
@@ -91,20 +127,13 @@ def two_nodes(one_thread: None) -> Results:
     return train_all(0, 1, QUICK, num_nodes=2)
 
 
-@pytest.fixture(scope="module")
-def two_nodes_in_other_ways(two_nodes: Results) -> list[Results]:
-    """In two processes of one node each; in four, two for a node."""
-    ways = (2, QUICK[::2]), (4, QUICK[1::2])
-    return [run_in_processes(train_all, processes, names, "worker_order", 2)[-1] for processes, names in ways]
-
-
 @pytest.mark.parametrize("setting", QUICK)
 def test_processes_change_nothing_between_nodes(
-    two_nodes: Results, two_nodes_in_other_ways: list[Results], setting: str
+    two_nodes: Results, found_by: Callable[..., Results], setting: str
 ) -> None:
-    for found in two_nodes_in_other_ways:
-        if setting in found:
-            assert_same(two_nodes[setting], found[setting])
+    """In two processes of one node each, or in four, two for a node."""
+    processes = 2 if setting in QUICK[::2] else 4
+    assert_same(two_nodes[setting], found_by(processes, "nodes", process=-1)[setting])
 
 
 @pytest.mark.parametrize("name", ["hard_threshold", "top_k"])
@@ -121,10 +150,11 @@ def test_coded_indices_change_bytes_alone(name: str) -> None:
         assert last["comm/entropy_bound_bytes_total"] == before["comm/entropy_bound_bytes_total"]
 
 
-def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> None:
-    reduced = [setting for setting in QUICK if setting in PLAIN and is_reduced(setting.split("/")[0])]
-    all_reduced = run_in_processes(train_all, 2, reduced, "all_reduce")[0]
-    assert all_reduced and list(all_reduced) == reduced
+def test_all_reduce_rounds_by_the_number_of_processes(
+    one_process: Results, found_by: Callable[..., Results]
+) -> None:
+    all_reduced = found_by(2, "all_reduce")
+    assert all_reduced and list(all_reduced) == REDUCED
     for setting, result in all_reduced.items():
         if ignores_values(setting.split("/")[0]):
             assert_same(one_process[setting], result, exactly=False)
@@ -135,11 +165,13 @@ def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> N
 
 
 @pytest.mark.parametrize("reduction", ["worker_order", "all_reduce"])
-def test_dense_steps_in_buckets_change_nothing(one_thread: None, reduction: str) -> None:
+def test_dense_steps_in_buckets_change_nothing(found_by: Callable[..., Results], reduction: str) -> None:
     """But for rounding, in four processes, where buckets are reduced during the backward pass."""
     one = train_all(0, 1, DENSE)
     assert len(one) == len(FEEDBACKS)
-    for name, result in run_in_processes(train_all, 4, DENSE, reduction)[0].items():
+    found = found_by(4, f"dense {reduction}")
+    assert found.keys() == one.keys()
+    for name, result in found.items():
         assert_same(one[name], result, exactly=reduction == "worker_order")
 
 
