@@ -97,8 +97,10 @@ MEASURES = (
 WAITED = _mean_of_steps("diagnostics/waited_mean", "steps waited by the entries sent, mean")
 XI = _mean_of_steps("diagnostics/xi", "xi")
 NOT_IN_LEAGUE = (
-    Measure("sent_least", "share of ||p||^2 sent, layer with the least", _sent_of_layers(np.min)),
-    Measure("sent_mean", "share of ||p||^2 sent, mean of layers", _sent_of_layers(np.mean)),
+    Measure(
+        "sent_least", "share of the squared norm of p sent, layer with the least", _sent_of_layers(np.min)
+    ),
+    Measure("sent_mean", "share of the squared norm of p sent, mean of layers", _sent_of_layers(np.mean)),
     WAITED,
     Measure.recorded("diagnostics/unsent_100", "share of the entries that wait 100 steps, at the end"),
     Measure.recorded("diagnostics/residual_unsent_100", "share of the residual that does, at the end"),
