@@ -33,7 +33,7 @@ def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
     assert re.fullmatch(pattern, comment[0])
     values = params_of(path).values()
     runs = math.prod(len(str(each).split(",")) for each in values if not is_every_method(each))
-    words = "runs a method" if any(map(is_every_method, values)) else "runs"
+    words = "runs a method" if any(map(is_every_method, values)) else "run" if runs == 1 else "runs"
     assert comment[1].startswith(f"# {runs} {words}, ")
 
 
