@@ -64,7 +64,7 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     ("number", "launcher", "processes"),
     [
         (signal.SIGINT, [], 1),
-        (signal.SIGTERM, JOBLIB, 1),
+        pytest.param(signal.SIGTERM, JOBLIB, 1, marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, [], 2, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, JOBLIB, 2, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, [*JOBLIB, "isolate=false"], 1, marks=pytest.mark.slow),

@@ -59,8 +59,6 @@ QUICK = [
     ("natural", [REFERENCE, *FEEDBACKS["diana"]]),
     ("hard_threshold", [REFERENCE, *FEEDBACKS["momentum_correction"]]),
     ("hard_threshold", [*KERNELS]),
-    ("top_k", [*KERNELS]),
-    ("dgc", [*KERNELS]),
     ("none", [REFERENCE, *UPDATES["released nesterov"]]),
     ("top_k", [REFERENCE, "trainer.clip_norm=0.1", "trainer.nonfinite=skip", *PIECES]),
 ]

@@ -170,7 +170,9 @@ def test_a_flipped_bit_is_one_line(root: Path, tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     "study",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if len(load(name).outputs) > 1 else [])
+        pytest.param(
+            name, marks=[pytest.mark.slow] if len(load(name).outputs) > 1 or load(name).train else []
+        )
         for path in sorted(PAGES.glob("*/runs.tar.xz"))
         if (name := path.parent.name) in STUDIES
     ],

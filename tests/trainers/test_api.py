@@ -82,6 +82,7 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path: Path) -> None:
         train(config)
 
 
+@pytest.mark.slow
 def test_the_notebook_brings_a_method_and_prints_a_verdict_at_equal_bytes(tmp_path: Path) -> None:
     """In a copy of the checkout, because the notebook writes a file and a yaml into it."""
     for folder in (*FOLDERS, "conf", "total_error"):

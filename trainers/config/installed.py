@@ -49,8 +49,9 @@ def declarations() -> list[Declaration]:
     Raises ``ValueError`` for one that does not name a module.
     """
     found = []
+    declared_here = metadata.entry_points()  # once: it reads the metadata of all packages
     for group, declared in GROUPS.items():
-        for entry in metadata.entry_points(group=declared):
+        for entry in declared_here.select(group=declared):
             assert entry.dist is not None  # of an installed package
             owner = f"{entry.dist.name} {entry.dist.version}"
             where = f"the entry point {entry.name} = {entry.value} in {declared} of {owner}"
