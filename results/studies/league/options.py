@@ -73,6 +73,11 @@ def _method_of(word: str) -> str:
     key, equals, name = word.partition("=")
     if (key, equals) != ("compressor", "=") or not name:
         raise ValueError(f"--add takes compressor=NAME, got {word}")
+    from trainers.config.installed import config_names
+    from trainers.config.nearest import refusal_of_choice
+
+    if name not in config_names(key):
+        raise ValueError(refusal_of_choice(f"{key}/{name}", ()))
     return name
 
 

@@ -271,6 +271,15 @@ def test_uncommitted_code_is_refused_before_training(
     assert line.startswith("error: the page has runs of committed code only: commit your changes first")
 
 
+def test_an_unknown_method_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "is_modified", lambda _: True)
+    assert main(["--add", "compressor=topk", "--root", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: Could not find 'compressor/topk'; did you mean compressor=top_k? There")
+
+
 @pytest.mark.slow
 def test_a_refusal_of_run_py_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--add", "compressor=top_k", "--task", "madelon", "--set", "data.root=/nothing"]
