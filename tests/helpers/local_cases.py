@@ -131,6 +131,8 @@ def refused(process: int) -> dict[str, str]:
     frozen[0].requires_grad_(False)
     thawing = Script(frozen)
     frozen[0].requires_grad_(True)
+    freezing = Script()
+    freezing.model[0][0].requires_grad_(False)
     broken = Script()
     again = broken.model
     cases: dict[str, Callable[[], object]] = {
@@ -138,6 +140,9 @@ def refused(process: int) -> dict[str, str]:
         "twice": lambda: Script(again),
         "others": lambda: Script(nn.Linear(2 + process, 2)),
         "thawed": lambda: thawing.run(H),
+        "frozen": lambda: freezing.run(H),
+        "seeds": lambda: Script(compressor="random_k", seed=process),
+        "densities": lambda: Script(density=0.1 * (1 + process)),
         "nan": lambda: broken.run(H, factor=float("nan") if process == 1 else 1.0),
     }
     said = {}

@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from trainers.comm.communicator import Communicator
 from trainers.comm.nodes import nodes_of
 from trainers.hooks.compress import compress
 from trainers.hooks.ddp import CompressionState, compression_hook
+from trainers.hooks.script_log import LOG
 from trainers.step.explicit import ExplicitStep
 from trainers.step.gradients import WorkerGradients
 from trainers.step.layout import Layout
@@ -223,3 +225,16 @@ def sparse_gradient(process: int, processes: int) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def said_at_the_start(process: int, processes: int) -> tuple[str, list[str]]:
+    """The refusal of other seeds in other processes, and the warnings of a method with momentum."""
+    try:
+        compress(DistributedDataParallel(network()), "random_k", density=0.1, seed=process)
+        refused = ""
+    except ValueError as error:
+        refused = str(error)
+    lines: list[str] = []
+    with patch.object(LOG, "warning", lines.append):
+        compress(DistributedDataParallel(network()), "dgc", density=0.1)
+    return refused, lines

@@ -12,6 +12,7 @@ from own_script import (
     gradient_that_is_not_finite,
     head_never_used,
     head_without_use,
+    said_at_the_start,
     sparse_gradient,
     uneven_inputs,
     unused_parameters,
@@ -95,6 +96,16 @@ def test_a_wrapper_that_may_leave_out_the_last_bucket_is_refused() -> None:
     vars(wrapper).update(_comm_hooks=[], skip_all_reduce_unused_params=True)
     with pytest.raises(ValueError, match="model without skip_all_reduce_unused_params: a step ends with the"):
         compress(wrapper, "top_k", density=0.1)
+
+
+def test_what_differs_between_processes_or_is_momentum_is_said_in_a_line() -> None:
+    for rank, (seeds, momentum) in enumerate(run_in_processes(said_at_the_start, 2)):
+        assert seeds.startswith("compression needs the same method, settings, seed and parameters in all")
+        assert seeds.endswith(f"), seed {rank}")
+        assert [line for line in momentum if "momentum" in line] == [
+            "total_error: MomentumCorrection has the momentum 0.9 itself: the optimizer must be SGD with "
+            "momentum 0"
+        ][rank:]
 
 
 def test_sparse_gradients_are_refused_in_a_line() -> None:

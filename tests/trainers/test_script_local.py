@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from local_cases import HALF, STREAMING, H, Script, all_cases, as_in_a_run
-from own_script import WIDTH, batch, loss_of
+from own_script import WIDTH, batch, loss_of, network
 from processes import run_in_processes
 from resuming import config_of, train
 from script_cases import EXAMPLES, TwoTypes, example, restarted_once
@@ -55,6 +55,11 @@ CASES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         {"compressor": "qsgd", "outer": {"lr": 1, "momentum": 0, "nesterov": False}},
     ),
 ]
+
+
+WITH_FEEDBACK = total_error.build_reducer(
+    total_error.method("top_k", density=0.5), 6, total_error.feedback("ef")
+)
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +145,11 @@ def test_what_is_refused_in_all_processes(found: Found) -> None:
             "ddp": r"ValueError: local needs a plain module in each process, got one with Distributed.*",
             "twice": r"ValueError: local needs a model that it was not called for before",
             "others": r"ValueError: local needs the same model, steps and outer optimizer in all processes",
-            "thawed": r"ValueError: 0\.weight was frozen when local was called, .*",
-            "nan": r"NonFiniteGradientError: step 3: the gradient of worker 1 is not finite in layer 0\.0.*",
+            "thawed": r"ValueError: 0\.weight was frozen when local was called, so it cannot be trained",
+            "frozen": r"ValueError: 0\.0\.weight was trained when local was called, so it cannot be frozen",
+            "seeds": r"ValueError: compression needs the same method, settings, seed and .*, seed [01]",
+            "densities": r"ValueError: compression needs the same method, .* has .*TopK\(density=0\.[12]\).*",
+            "nan": r"NonFiniteGradientError: step 3: a weight of worker 1 is not finite in layer 0\.0.*",
         }.items():
             assert re.fullmatch(expected, said[name]), (name, said[name])
 
@@ -155,6 +163,14 @@ def test_what_is_refused_in_all_processes(found: Found) -> None:
         ({"compressor": "dgc", "density": 0.1}, r"^local\.outer\.momentum must be 0 under feedback=momentum"),
         ({"compressor": "top_kk"}, r"^compressor must be one of "),
         ({"density": 0.1}, r"^density has no effect: "),
+        ({"seed": 2**63}, r"^CompressionState\.seed must be an integer of 64 bits, got 9223372036854775808"),
+        ({"seed": None}, r"^CompressionState\.seed must be an integer of 64 bits, got None$"),
+        ({"compressor": nn.Linear(1, 1)}, r"^compressor must be a name, a codec or a reducer, got Linear$"),
+        ({"compressor": WITH_FEEDBACK, "feedback": "ef"}, r"^feedback has no effect: ErrorFeedback is feed"),
+        (
+            {"feedback": WITH_FEEDBACK},
+            r"^feedback must be a name or a function that wraps a reducer, got Err",
+        ),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, Any], words: str, alone: None) -> None:
@@ -163,6 +179,25 @@ def test_settings_that_are_refused(settings: dict[str, Any], words: str, alone: 
     with pytest.raises(ValueError, match=words):
         total_error.local(model, optimizer, **settings)
     total_error.local(model, optimizer)  # the refused call has left nothing behind
+
+
+def test_a_reducer_with_feedback_gets_no_second_one(alone: None) -> None:
+    model = nn.Linear(2, 2)
+    local = total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1), compressor=WITH_FEEDBACK)
+    assert local.compression.reducer is WITH_FEEDBACK
+
+
+def test_autocast_around_a_step_changes_nothing(alone: None) -> None:
+    found = []
+    for enabled in (False, True):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+        local = total_error.local(model, optimizer, steps=1, compressor="powersgd", rank=1)
+        loss_of(model, batch(0, 0)).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            assert local.step()
+        found.append(model[0].weight.detach())
+    assert torch.equal(*found)
 
 
 def test_parameters_of_two_dtypes(alone: None) -> None:

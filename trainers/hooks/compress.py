@@ -1,21 +1,24 @@
 """Compression of a DistributedDataParallel model, in one call."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch.distributed.fsdp import FSDPModule
+import torch
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.api import Codec, Reduced, Reducer
+from compressors.api import Codec, Reduced, Reducer, Wrapper
 from compressors.build import build_reducer
 from compressors.core.density import Constant
-from compressors.feedback import StoredResidual
+from compressors.feedback import EF21SGDM, MomentumCorrection, StoredResidual
 from compressors.named import feedback as feedback_named
 from compressors.named import method
 from trainers.hooks.buckets import reduced_parameters
 from trainers.hooks.ddp import CompressionState, compression_hook
 from trainers.hooks.preparation import Scaler
-from trainers.hooks.script_log import warn_without_loops
+from trainers.hooks.saved_state import number_of
+from trainers.hooks.script_log import LOG, warn_without_loops
 from trainers.hooks.within import Within
 
 Feedback = str | Callable[[Reducer], Reducer] | None
@@ -78,8 +81,9 @@ def compress(
         finds_unused=ddp_model.find_unused_parameters or ddp_model.static_graph,
     )
     state.density = density
-    if state.connect().rank == 0:
-        warn_without_loops(state.layout.device)
+    state.connect()
+    begin_together(state, reducer)
+    say_momentum(state, reducer)
     ddp_model.register_comm_hook(state, compression_hook)
     return state
 
@@ -101,19 +105,58 @@ def chosen_reducer(
         raise ValueError(
             f"{min(settings)} has no effect: {type(compressor).__name__} has its settings already"
         )
-    else:
+    elif isinstance(compressor, (Codec, Reducer)):
         chosen = compressor
+    else:
+        raise ValueError(f"compressor must be a name, a codec or a reducer, got {type(compressor).__name__}")
+    if isinstance(chosen, Wrapper):  # a residual inside of a residual would be added twice
+        if feedback not in (None, "none"):
+            raise ValueError(f"feedback has no effect: {type(chosen).__name__} is feedback already")
+        feedback = "none"
     if feedback is None:
         feedback = chosen.usual_feedback
-    around = feedback_named(feedback) if isinstance(feedback, str) else feedback
+    around: Any = feedback_named(feedback) if isinstance(feedback, str) else feedback
+    if not callable(around):
+        got = type(around).__name__
+        raise ValueError(f"feedback must be a name or a function that wraps a reducer, got {got}")
     is_constant = isinstance(getattr(chosen, "schedule", Constant()), Constant)
     density = getattr(chosen, "density", None) if is_constant else None
     reducer = build_reducer(chosen, num_parameters, around)
     return reducer if memory == "device" else StoredResidual(reducer, memory=memory), density
 
 
+def begin_together(state: CompressionState, reducer: Reducer) -> None:
+    """Compare all processes, which call it together; warn in the first one if there are no compiled loops.
+
+    Raises ``ValueError`` for another method, settings, seed or parameters in another process: the means of
+    seeded positions would be those of different entries.
+    """
+    told = repr((reducer, state.seed, [(name, p.shape) for name, p in state.layout.parameters.items()]))
+    own = number_of(re.sub(r" at 0x[0-9a-f]+", "", told))  # of functions, which each process has elsewhere
+    if len(state.workers.collect(torch.tensor([own])).unique()) > 1:
+        raise ValueError(
+            "compression needs the same method, settings, seed and parameters in all processes, got others: "
+            f"process {state.workers.rank} has {reducer!r}, seed {state.seed}"
+        )
+    if state.workers.rank == 0:
+        warn_without_loops(state.layout.device)
+
+
+def say_momentum(state: CompressionState, reducer: Reducer) -> None:
+    """Say once that the script's optimizer, which the hook does not see, must have no momentum."""
+    for layer in reducer.layers() if state.workers.rank == 0 else ():
+        if isinstance(layer, (MomentumCorrection, EF21SGDM)) and layer.momentum:
+            kind = type(layer).__name__
+            LOG.warning(
+                f"total_error: {kind} has the momentum {layer.momentum:g} itself: the optimizer "
+                "must be SGD with momentum 0"
+            )
+
+
 def _advice(model: object) -> str:
     if isinstance(model, FSDPModule):
         return "compress_fsdp is for FSDP2"
+    if isinstance(model, FullyShardedDataParallel):
+        return "compress_fsdp is for fully_shard"
     is_compiled = isinstance(getattr(model, "_orig_mod", None), DistributedDataParallel)
     return "compress it before torch.compile" if is_compiled else "wrap it first"

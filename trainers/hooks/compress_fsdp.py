@@ -23,10 +23,9 @@ from compressors.api import Codec, Reduced, Reducer
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import reduce_scatter_bytes
 from trainers.hooks.backward_passes import BackwardPasses
-from trainers.hooks.compress import Feedback, chosen_reducer
+from trainers.hooks.compress import Feedback, begin_together, chosen_reducer, say_momentum
 from trainers.hooks.preparation import Scaler
 from trainers.hooks.scattered import scattered
-from trainers.hooks.script_log import warn_without_loops
 from trainers.hooks.shards import Group, Named, groups_of, require_all
 from trainers.hooks.state import CompressionState
 
@@ -86,8 +85,8 @@ def compress_fsdp(
     state.density = density
     state.costs.nothing_to_compare = True  # a break-even bandwidth would compare with an all-reduce
     state.ledger.counts.dense_bytes[:] = reduce_scatter_bytes(state.layout.num_bytes, len(owners))
-    if communicator.rank == 0:
-        warn_without_loops(communicator.device)
+    begin_together(state, reducer)
+    say_momentum(state, reducer)
     passes = BackwardPasses(state, [place.parameter for place in places])
     passes.watch(model)
     for group in groups:

@@ -21,9 +21,9 @@ from compressors.api import Codec, Reduced, Reducer
 from compressors.feedback import MomentumCorrection
 from trainers.comm.communicator import Communicator
 from trainers.hooks import saved_state
-from trainers.hooks.compress import Feedback, chosen_reducer
+from trainers.hooks.compress import Feedback, begin_together, chosen_reducer
 from trainers.hooks.group import together
-from trainers.hooks.script_log import Target, require_target, warn_without_loops, write
+from trainers.hooks.script_log import Target, require_target, write
 from trainers.hooks.state import CompressionState
 from trainers.local import LocalSteps, Outer, fragments_of
 from trainers.step.gradients import first_bad, raise_together
@@ -85,8 +85,7 @@ def local(
     compression.density = density
     chosen = LocalSteps(steps=steps, fragments=fragments, delay=delay, blend=blend, outer=outer)
     state = LocalState(model, optimizer, chosen, compression)
-    if rank == 0:
-        warn_without_loops(device)
+    begin_together(compression, reducer)
     _taken.update(model.modules())
     return state
 
@@ -143,9 +142,9 @@ class LocalState:
         """Call ``optimizer.step()``, or ``scaler.step(optimizer)``; returns whether processes synchronised.
 
         Raises ``NonFiniteGradientError``, in all processes, for weights that are not finite then, and
-        ``ValueError`` for a parameter that was frozen when this state was made.
+        ``ValueError`` for a parameter that was frozen or thawed since this state was made.
         """
-        self._rates += self.optimizer.param_groups[0]["lr"]
+        self._rates += float(self.optimizer.param_groups[0]["lr"])  # a rate may be a tensor on a GPU
         self.optimizer.step() if scaler is None else scaler.step(self.optimizer)
         self._steps += 1
         rounds, since = divmod(self.local_step, self.settings.steps_at_once)
@@ -160,11 +159,12 @@ class LocalState:
     @torch.no_grad()
     def _synchronise(self, fragment: Sequence[str]) -> None:
         for name, parameter in self.model.named_parameters():
-            if parameter.requires_grad and name not in self.parameters:
-                raise ValueError(f"{name} was frozen when local was called, so it cannot be trained")
+            if parameter.requires_grad != (name in self.parameters):
+                was, now = ("frozen", "trained") if parameter.requires_grad else ("trained", "frozen")
+                raise ValueError(f"{name} was {was} when local was called, so it cannot be {now}")
         communicator, layout = self.compression.communicator, self.compression.layout
         fault = first_bad(list(self.parameters.values()), communicator.rank, layout)
-        raise_together(communicator, layout, self.local_step - 1, fault)
+        raise_together(communicator, layout, self.local_step - 1, fault, "a weight")
         moved = {name: self.shared[name] - self.parameters[name] for name in fragment}
         stays = self.settings.delay > 0 or self.settings.blend > 0
         own = {name: self.parameters[name].clone() for name in fragment if stays}

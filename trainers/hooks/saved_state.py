@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from numbers import Real
 from typing import NamedTuple, Protocol
 
@@ -55,10 +56,11 @@ class HookState(Protocol):
 def save(state: HookState, more: More = NOTHING) -> Tensors:
     """``CompressionState.state_dict``."""
     own = state.communicator.rank
+    copied = partial(torch.clone, memory_format=torch.contiguous_format)  # safetensors takes no other
     return {
         **_facts(state),
-        **{name: tensor.clone() for name, tensor in _shared(state, more)},
-        **{f"worker/{own}/{name}": rows[0].clone() for name, rows in _per_worker(state, more)},
+        **{name: copied(tensor) for name, tensor in _shared(state, more)},
+        **{f"worker/{own}/{name}": copied(rows[0]) for name, rows in _per_worker(state, more)},
     }
 
 

@@ -1,7 +1,9 @@
 """State of gradient compression in a script: residuals, the step number, the ledger."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from compressors.api import Codec, Reduced, Reducer, Segment, State, Step, inputs_of
 from compressors.build import plan_of
+from compressors.core.checks import require
 from trainers.checkpoint.form import first_form
 from trainers.checkpoint.tree import described
 from trainers.comm.communicator import Communicator
@@ -92,8 +95,11 @@ class CompressionState:
             plan_of(reducer, scope="layer", optimizer="SGD", momentum=0.0, rates=rates, lowest_rate=1.0)
         )
         require_within(within)
+        given: Any = seed  # a saved state has it as int64
+        fits = isinstance(given, Integral) and -(2**63) <= int(given) < 2**63
+        require(fits, "CompressionState.seed", "an integer of 64 bits", seed)
         self.reducer = reducer
-        self.seed = seed
+        self.seed = int(seed)
         self.step = 0
         self.skipped = 0  # steps skipped because a gradient was not finite
         self.learning_rate = 1.0 if learning_rate is None else learning_rate
@@ -317,7 +323,10 @@ class CompressionState:
             local_rate=self.local_rate,
             fragments=self.fragments,
         )
-        reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
+        inputs, kind = inputs_of(segments), self.layout.device.type
+        autocast = torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+        with autocast:  # matrix products of a method have the dtype of its gradients
+            reduced, self.state = self.reducer.reduce(inputs, self.state, step, self.communicator)
         self.ledger.record(reduced)
         if self.inspect is not None:
             self.inspect(reduced)

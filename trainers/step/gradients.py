@@ -243,17 +243,19 @@ def encode_fault(worker: int, layer: int, layout: Layout) -> int:
     return 1 + worker * len(layout.names) + layer
 
 
-def raise_together(communicator: Communicator, layout: Layout, step: int, fault: int) -> None:
-    """Raise ``NonFiniteGradientError`` on every process if any process found a fault (> 0)."""
-    raise_fault(layout, step, communicator.all_reduce_max(fault))
+def raise_together(
+    communicator: Communicator, layout: Layout, step: int, fault: int, what: str = "the gradient"
+) -> None:
+    """Raise ``NonFiniteGradientError`` on every process if any process found a fault (> 0) of ``what``."""
+    raise_fault(layout, step, communicator.all_reduce_max(fault), what)
 
 
-def raise_fault(layout: Layout, step: int, fault: int) -> None:
+def raise_fault(layout: Layout, step: int, fault: int, what: str = "the gradient") -> None:
     """Raise ``NonFiniteGradientError`` for the processes' largest ``encode_fault``, unless it is 0."""
     if fault:
         worker, layer = divmod(fault - 1, len(layout.names))
         raise NonFiniteGradientError(
-            f"step {step + 1}: the gradient of worker {worker} is not finite in layer {layout.names[layer]}"
+            f"step {step + 1}: {what} of worker {worker} is not finite in layer {layout.names[layer]}"
         )
 
 
