@@ -110,7 +110,9 @@ class PowerSGD(Reducer):
                 rows, columns = _matrix(shape)
                 rank = min(self.rank, rows, columns)
                 if rank * (rows + columns) < rows * columns:
-                    drawn = torch.randn(rank, columns, generator=generator("powersgd", name, *salt))
+                    drawn = torch.randn(  # for any default dtype, the same numbers
+                        rank, columns, generator=generator("powersgd", name, *salt), dtype=torch.float32
+                    )
                     like = segment.rows
                     found[name] = drawn.to(like.device, like.dtype, non_blocking=True)
         return found

@@ -71,6 +71,11 @@ def parameter(*shape: int, dtype: torch.dtype = torch.float32) -> nn.Parameter:
             "trainable parameter must have elements, got none in p1",
         ),
         ([parameter(3), parameter(2, 0)], "global", "trainable parameter must have elements"),
+        (
+            [parameter(3), nn.Parameter(torch.zeros(2, device="meta"))],
+            "layer",
+            "must be on one device, got cpu and meta",
+        ),
         ([parameter(2, dtype=torch.complex64)], "layer", "floating-point numbers, got torch.complex64 in p0"),
     ],
 )

@@ -9,7 +9,7 @@ from descriptions import facts_of
 
 from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
 from trainers.checkpoint.resume import redistribute
-from trainers.checkpoint.shares import shares
+from trainers.checkpoint.shares import blend, shares
 from trainers.checkpoint.state import Snapshot, WorkerState
 
 SIZE = 1000
@@ -83,3 +83,9 @@ def test_workers_stay_different(tmp_path: Path) -> None:
     assert all(torch.equal(more[w].tensors["reducer/residual/w"], old[w // 2]) for w in range(8))
     fewer = redistribute(checkpoint, [1], 2, 4).workers
     torch.testing.assert_close(fewer[1].tensors["reducer/residual/w"], (old[2] + old[3]) / 2)
+
+
+def test_a_complex_buffer_becomes_a_mean() -> None:
+    parts = list(shares(0, 1, 2))
+    old = {0: torch.tensor([1 + 2j]), 1: torch.tensor([3 - 4j])}
+    assert torch.equal(blend(parts, old), torch.tensor([2 - 1j]))

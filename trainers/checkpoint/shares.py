@@ -24,6 +24,9 @@ def shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction
 def blend(parts: Parts, of_worker: Mapping[int, Tensor]) -> Tensor:
     """The mean of the old workers' tensors over a new worker's part; for integers (steps), the minimum."""
     first = of_worker[parts[0][0]]
+    if first.is_complex():
+        pairs = {worker: torch.view_as_real(tensor) for worker, tensor in of_worker.items()}
+        return torch.view_as_complex(blend(parts, pairs))
     if not first.is_floating_point():
         return torch.stack([of_worker[worker] for worker, _ in parts]).amin(0)
     total = sum(of_worker[worker].double() * float(share) for worker, share in parts)

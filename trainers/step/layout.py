@@ -38,6 +38,9 @@ class Layout:
             raise ValueError(
                 f"trainable parameters must be real floating-point numbers, got {found} in {others[0]}"
             )
+        devices = sorted({str(p.device) for p in self.parameters.values()})
+        if len(devices) > 1:
+            raise ValueError(f"trainable parameters must be on one device, got {' and '.join(devices)}")
         empty = [name for name, p in self.parameters.items() if p.numel() == 0]
         if empty:  # an empty tensor has no largest element
             raise ValueError(f"every trainable parameter must have elements, got none in {empty[0]}")

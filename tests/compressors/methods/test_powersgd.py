@@ -91,3 +91,13 @@ def test_a_matrix_that_would_not_become_smaller_is_sent_as_it_is() -> None:
     given = [Segment("a", torch.ones(1, 6), ((2, 3),)), Segment("b", torch.ones(1, 60), ((6, 10),))]
     assert PowerSGD(rank=2).init(given).state.keys() == {"b/0"}
     assert PowerSGD(rank=4).init(given).state.keys() == set()
+
+
+def test_the_drawn_factors_are_the_same_for_any_default_dtype() -> None:
+    own, reducer = segments(torch.zeros(W, D)), PowerSGD(rank=2)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        found += reducer._drawn(own, 4).values()
+    torch.set_default_dtype(torch.float32)
+    assert torch.equal(*found)
