@@ -20,17 +20,17 @@ PAGES = ROOT / "results" / "pages"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "outputs"
-    for output, seed in (("regret", 0), ("regret_pilots", 1), ("regret", 2)):
+    for output, seed in (("lambda_vs_k", 0), ("lambda_vs_k_pilots", 1), ("lambda_vs_k", 2)):
         run = write_run(root / output, seed=seed)
         (run / "checkpoint").mkdir()
         (run / "checkpoint" / "large").write_bytes(b"0" * 100)
-    (write_run(root / "regret", seed=9) / "summary.json").unlink()  # an unfinished run has no summary
+    (write_run(root / "lambda_vs_k", seed=9) / "summary.json").unlink()  # an unfinished run has no summary
     write_run(root / "main")
     return root
 
 
 def finished(root: Path) -> list[Path]:
-    return sorted(path.parent for path in root.glob("regret*/*/*/summary.json"))
+    return sorted(path.parent for path in root.glob("lambda_vs_k*/*/*/summary.json"))
 
 
 def files_below(folder: Path) -> dict[str, str]:
@@ -41,9 +41,9 @@ def test_finished_runs_come_back_without_checkpoints(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     file, other = str(tmp_path / "runs.tar.xz"), tmp_path / "other"
-    assert main(["archive", "regret", "--root", str(root), "--file", file]) == 0
+    assert main(["archive", "lambda_vs_k", "--root", str(root), "--file", file]) == 0
     assert capsys.readouterr().out == f"3 runs in {file}\n"
-    assert main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"]) == 0
+    assert main(["archive", "lambda_vs_k", "--root", str(other), "--file", file, "--unpack"]) == 0
     assert capsys.readouterr().out == f"3 runs written to {other}\n"
     runs = finished(root)
     assert [run.relative_to(root) for run in runs] == [run.relative_to(other) for run in finished(other)]
@@ -56,9 +56,9 @@ def test_finished_runs_come_back_without_checkpoints(
 def test_a_pilot_keeps_its_last_record(root: Path, tmp_path: Path) -> None:
     """The unpacked pilot is read as a finished run with the same summary, except for the checksums."""
     file, other = str(tmp_path / "runs.tar.xz"), tmp_path / "other"
-    main(["archive", "regret", "--root", str(root), "--file", file])
-    main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"])
-    (before,), (after,) = (read_runs([place / "regret_pilots"]) for place in (root, other))
+    main(["archive", "lambda_vs_k", "--root", str(root), "--file", file])
+    main(["archive", "lambda_vs_k", "--root", str(other), "--file", file, "--unpack"])
+    (before,), (after,) = (read_runs([place / "lambda_vs_k_pilots"]) for place in (root, other))
     assert len(before.records) > 1 and len(after.records) == 1
     assert after.records.iloc[-1].dropna().to_dict() == before.records.iloc[-1].dropna().to_dict()
     both = [{key: v for key, v in run.summary.items() if key != "checksums"} for run in (before, after)]
@@ -68,12 +68,12 @@ def test_a_pilot_keeps_its_last_record(root: Path, tmp_path: Path) -> None:
 def test_records_keep_the_metrics_that_the_page_reads(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = replace(load("regret"), curves=("train/",))
+    study = replace(load("lambda_vs_k"), curves=("train/",))
     monkeypatch.setattr("results.archive.load", lambda name: study)
     file, other = str(tmp_path / "runs.tar.xz"), tmp_path / "other"
-    main(["archive", "regret", "--root", str(root), "--file", file])
-    main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"])
-    before, after = (read_runs([place / "regret"])[0] for place in (root, other))
+    main(["archive", "lambda_vs_k", "--root", str(root), "--file", file])
+    main(["archive", "lambda_vs_k", "--root", str(other), "--file", file, "--unpack"])
+    before, after = (read_runs([place / "lambda_vs_k"])[0] for place in (root, other))
     kept = after.records.iloc[:-1].dropna(axis=1, how="all").columns
     assert set(kept) == {"step", "epoch", "train/loss", "train/learning_rate"} & set(before.records.columns)
     assert after.curve("train/loss").equals(before.curve("train/loss"))
@@ -82,7 +82,7 @@ def test_records_keep_the_metrics_that_the_page_reads(
 
 def test_the_bytes_depend_on_the_runs_alone(root: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        assert main(["archive", "regret", "--root", str(root), "--file", str(tmp_path / name)]) == 0
+        assert main(["archive", "lambda_vs_k", "--root", str(root), "--file", str(tmp_path / name)]) == 0
         (finished(root)[0] / "config.yaml").touch()
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
@@ -96,17 +96,17 @@ def test_runs_of_another_study_are_in_its_own_archive(tmp_path: Path, capsys: py
 
 def test_runs_that_exist_are_kept(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file = str(tmp_path / "runs.tar.xz")
-    main(["archive", "regret", "--root", str(root), "--file", file])
+    main(["archive", "lambda_vs_k", "--root", str(root), "--file", file])
     changed = finished(root)[0] / "summary.json"
     changed.write_text("newer")
     capsys.readouterr()
-    assert main(["archive", "regret", "--root", str(root), "--file", file, "--unpack"]) == 0
+    assert main(["archive", "lambda_vs_k", "--root", str(root), "--file", file, "--unpack"]) == 0
     assert capsys.readouterr().out == f"0 runs written to {root}\n" and changed.read_text() == "newer"
 
 
 def test_without_a_finished_run_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["archive", "regret", "--root", str(tmp_path), "--file", str(tmp_path / "a")]) == 1
-    assert capsys.readouterr().err == f"error: no finished run of regret below {tmp_path}\n"
+    assert main(["archive", "lambda_vs_k", "--root", str(tmp_path), "--file", str(tmp_path / "a")]) == 1
+    assert capsys.readouterr().err == f"error: no finished run of lambda_vs_k below {tmp_path}\n"
     assert not (tmp_path / "a").exists()
 
 
@@ -121,33 +121,38 @@ def test_a_finished_study_can_only_be_unpacked(tmp_path: Path, capsys: pytest.Ca
     "name",
     [
         *(
-            "/regret/a/b/config.yaml",
-            "../regret/a/b/config.yaml",
-            "regret/../b/config.yaml",
+            "/lambda_vs_k/a/b/config.yaml",
+            "../lambda_vs_k/a/b/config.yaml",
+            "lambda_vs_k/../b/config.yaml",
             "a/b/config.yaml",
         ),
-        *("regret/a/b/other.yaml", "regret/a/b/../config.yaml", "regret/a/b/checkpoint/config.yaml"),
+        *(
+            "lambda_vs_k/a/b/other.yaml",
+            "lambda_vs_k/a/b/../config.yaml",
+            "lambda_vs_k/a/b/checkpoint/config.yaml",
+        ),
     ],
 )
 def test_other_files_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file, root = tmp_path / "runs.tar.xz", tmp_path / "below" / "outputs"
     with tarfile.open(file, "w:xz") as archive:
-        for place in ("regret/a/a/config.yaml", name):
+        for place in ("lambda_vs_k/a/a/config.yaml", name):
             archive.addfile(tarfile.TarInfo(place), io.BytesIO())
-    assert main(["archive", "regret", "--root", str(root), "--file", str(file), "--unpack"]) == 1
+    assert main(["archive", "lambda_vs_k", "--root", str(root), "--file", str(file), "--unpack"]) == 1
     assert "is not a file of a run folder" in capsys.readouterr().err
     assert not root.parent.exists()
 
 
 def test_links_and_broken_archives_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file = tmp_path / "runs.tar.xz"
-    link = tarfile.TarInfo("regret/a/a/config.yaml")
+    link = tarfile.TarInfo("lambda_vs_k/a/a/config.yaml")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     with tarfile.open(file, "w:xz") as archive:
         archive.addfile(link)
     for _ in range(2):
         assert (
-            main(["archive", "regret", "--root", str(tmp_path / "o"), "--file", str(file), "--unpack"]) == 1
+            main(["archive", "lambda_vs_k", "--root", str(tmp_path / "o"), "--file", str(file), "--unpack"])
+            == 1
         )
         assert capsys.readouterr().err.count("\n") == 1
         file.write_bytes(b"no archive")
@@ -156,13 +161,13 @@ def test_links_and_broken_archives_are_refused(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_flipped_bit_is_one_line(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file = tmp_path / "runs.tar.xz"
-    assert main(["archive", "regret", "--root", str(root), "--file", str(file)]) == 0
+    assert main(["archive", "lambda_vs_k", "--root", str(root), "--file", str(file)]) == 0
     whole = file.read_bytes()
     for place in range(8, len(whole), len(whole) // 16):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         capsys.readouterr()
         arguments = ["--root", str(tmp_path / "o"), "--file", str(file), "--unpack"]
-        assert main(["archive", "regret", *arguments]) == 1, place
+        assert main(["archive", "lambda_vs_k", *arguments]) == 1, place
         assert capsys.readouterr().err.count("\n") == 1, place
     assert not (tmp_path / "o").exists()
 
