@@ -20,6 +20,7 @@ from own_script import (
 )
 from processes import run_in_processes
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.accordion import Accordion
@@ -83,6 +84,9 @@ def test_processes_may_have_different_numbers_of_batches() -> None:
 def test_a_model_without_its_wrapper_is_refused_in_a_line() -> None:
     with pytest.raises(ValueError, match="needs a DistributedDataParallel model, got Linear: wrap it first"):
         compress(nn.Linear(2, 2), "top_k", density=0.1)
+    sharded: Any = object.__new__(FullyShardedDataParallel)
+    with pytest.raises(ValueError, match=r"got FullyShardedDataParallel: compress_fsdp is for fully_shard$"):
+        compress(sharded, "top_k", density=0.1)
     compiled: Any = torch.compile(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"got OptimizedModule: wrap it first$"):
         compress(compiled, "top_k", density=0.1)
