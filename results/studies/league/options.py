@@ -5,7 +5,7 @@ import os
 import sys
 
 from results.studies.kit import ROOT
-from results.studies.league.methods import method_names
+from results.studies.league.methods import entries_of, method_names
 from results.studies.league.search import train_methods
 from results.studies.league.tasks import TASKS
 from results.studies.league.trials import Trainings
@@ -54,6 +54,8 @@ def run(options: argparse.Namespace) -> None:
     if options.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
     chosen = method_names() if options.run else [_method_of(word) for word in options.add]
+    if options.add:
+        entries_of(chosen, options.knob)  # an unknown method is refused before all else
     if not options.allow_modified and is_modified(ROOT):
         raise ValueError(
             "the page has runs of committed code only: commit your changes first, or give --allow-modified"
@@ -73,11 +75,6 @@ def _method_of(word: str) -> str:
     key, equals, name = word.partition("=")
     if (key, equals) != ("compressor", "=") or not name:
         raise ValueError(f"--add takes compressor=NAME, got {word}")
-    from trainers.config.installed import config_names
-    from trainers.config.nearest import refusal_of_choice
-
-    if name not in config_names(key):
-        raise ValueError(refusal_of_choice(f"{key}/{name}", ()))
     return name
 
 
