@@ -41,13 +41,14 @@ def compress(
     """Register a hook that compresses the gradients of ``ddp_model``; returns the hook's state.
 
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
-    name of a feedback, a function that wraps a reducer, or None for the one of the method's config. Each
-    parameter is compressed separately. Residuals are kept between steps by the ``memory``: on the
-    ``"device"``, in ``"cpu"`` memory, or rounded to ``"bf16"`` (``compressors.feedback.StoredResidual``). The
-    density of a threshold (``hard_threshold``) sets lambda by the paper's rule; the density that is sent
-    follows from the gradients, and can be far from it: after 100 steps, a line says so if it is more than 3
-    times as much. The other arguments, also ``within`` for compression between nodes alone, are those of
-    ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
+    name of a feedback, a function that wraps a reducer, or None for the one of the method's config; a reducer
+    with feedback keeps its own. Each parameter is compressed separately. Residuals are kept between steps by
+    the ``memory``: on the ``"device"``, in ``"cpu"`` memory, or rounded to ``"bf16"``
+    (``compressors.feedback.StoredResidual``). The density of a threshold (``hard_threshold``) sets lambda by
+    the paper's rule; the density that is sent follows from the gradients, and can be far from it: after 100
+    steps, a line says so if it is more than 3 times as much. The other arguments, also ``within`` for
+    compression between nodes alone, are those of ``CompressionState``. Raises ``ValueError``, one line, for
+    unsuitable arguments, and for other ones in other processes.
     """
     kind = type(ddp_model)
     if not issubclass(kind, DistributedDataParallel):
@@ -143,7 +144,7 @@ def begin_together(state: CompressionState, reducer: Reducer) -> None:
 
 
 def say_momentum(state: CompressionState, reducer: Reducer) -> None:
-    """Say once that the script's optimizer, which the hook does not see, must have no momentum."""
+    """Say that the optimizer, which the hook does not see, must have no momentum if feedback has one."""
     for layer in reducer.layers() if state.workers.rank == 0 else ():
         if isinstance(layer, (MomentumCorrection, EF21SGDM)) and layer.momentum:
             kind = type(layer).__name__
