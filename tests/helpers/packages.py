@@ -1,5 +1,6 @@
 """Simulated installation of packages: code and a folder of metadata."""
 
+import importlib
 import tomllib
 from pathlib import Path
 
@@ -12,6 +13,7 @@ def write_metadata(folder: Path, name: str, entry_points: str, version: str = "1
     place.mkdir(parents=True)
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (place / "entry_points.txt").write_text(entry_points)
+    importlib.invalidate_caches()  # a folder that was read within the same tick of the clock seems unchanged
 
 
 def install_example(folder: Path) -> None:
