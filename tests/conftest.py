@@ -6,7 +6,6 @@ makes background processes and their children ignore SIGINT; the default handler
 
 import gc
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +19,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 os.fsync = os.fstat  # test files need not survive a power failure, and fsync takes milliseconds
-MEMORY = Path("/dev/shm")  # on a disk, the deletion of an older file takes up to 4 ms
-if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4e9:  # containers often have little of it
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
     gc.disable()  # until all tests are collected
