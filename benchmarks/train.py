@@ -24,6 +24,7 @@ from trainers.config.errors import ConfigError
 from trainers.launch.memory import keep_freed_memory
 from trainers.loop import run
 from trainers.run.build import build_training
+from trainers.training import Training
 
 ROOT = Path(__file__).parent.parent
 METHODS = ("none", "top_k", "hard_threshold")
@@ -31,7 +32,7 @@ UNCOUNTED = 2
 PARTS = ("step", "gradient", "reduce", "update")
 
 
-class Records(list):
+class Records(list[dict[str, float]]):
     def log(self, record: dict[str, float]) -> None:
         if "time/step_seconds" in record:
             self.append(record)
@@ -63,18 +64,29 @@ def presets(folder: str) -> list[str]:
     return [f"{folder}/{path.stem}" for path in sorted((ROOT / "conf/experiment" / folder).glob("*.yaml"))]
 
 
-def measure(overrides: list[str], steps: int, device: torch.device) -> tuple[dict[str, float], str]:
-    """Median seconds of the parts of a step, and the amount of data per second."""
+def training(overrides: list[str], steps: int, device: torch.device) -> Training:
+    """A training of ``steps`` steps after the uncounted ones, without evaluations."""
     length = [f"trainer.steps={steps + UNCOUNTED}", "trainer.log_every=1", "trainer.evaluate_every=1e6"]
     config = compose([*overrides, *length])
     trainer = build_training(config, Communicator(config["workers"], device=device), device)
-    loader = TimedLoader(trainer.loader)
-    object.__setattr__(trainer, "loader", loader)
-    object.__setattr__(trainer, "measure", lambda model: {})  # evaluation is not timed
+    object.__setattr__(trainer, "measure", lambda model: {})
+    return trainer
+
+
+def counted(trainer: Training) -> list[dict[str, float]]:
+    """Train; returns the records of the counted steps."""
     records = Records()
     run(trainer, records)
-    counted = records[UNCOUNTED:]
-    found = {part: statistics.median(r[f"time/{part}_seconds"] for r in counted) for part in PARTS}
+    return records[UNCOUNTED:]
+
+
+def measure(overrides: list[str], steps: int, device: torch.device) -> tuple[dict[str, float], str]:
+    """Median seconds of the parts of a step, and the amount of data per second."""
+    trainer = training(overrides, steps, device)
+    loader = TimedLoader(trainer.loader)
+    object.__setattr__(trainer, "loader", loader)
+    records = counted(trainer)
+    found = {part: statistics.median(r[f"time/{part}_seconds"] for r in records) for part in PARTS}
     found["read"] = statistics.median(loader.seconds[UNCOUNTED:])
     return found, f"{loader.amount / found['step']:,.0f} {loader.unit}"
 

@@ -18,7 +18,7 @@ from interpreter import install
 from torch import Tensor
 
 from benchmarks.gpu import __main__ as driver
-from benchmarks.gpu import job, kernel_tests, machine, methods, nccl, sizes, step
+from benchmarks.gpu import job, kernel_tests, machine, methods, nccl, paper, sizes, step
 from benchmarks.gpu.goals import OF_READY, SIZES, judge
 from benchmarks.gpu.measuring import Options, lone_group
 from benchmarks.gpu.page import page, tables
@@ -133,6 +133,13 @@ def test_steps_and_their_memory() -> None:
     assert all(row["peak_mib"] > row.get("gradients_mib", 0) for row in rows)
     with_feedback = [row for row in rows if row.get("residuals_mib")]
     assert {row["method"] for row in with_feedback} == step.METHODS.keys() - {"none"}
+
+
+def test_the_papers_preset_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paper, "METHODS", {"hard_threshold": ()})
+    (row,) = rows_of(paper.measure)["paper"]
+    assert row["steps"] == 1 and row["steps_of_them"] == 300 * 25  # 100 images in batches of 2 x 2
+    assert row["hours_for_300_epochs"] > 7500 * row["step_ms"] / 3.6e6 > 0
 
 
 @pytest.mark.slow

@@ -40,20 +40,14 @@ def measure(options: Options, record: Record) -> None:
 
 
 def _measure(options: Options, overrides: list[str], steps: int) -> dict[str, object]:
-    from benchmarks.train import UNCOUNTED, Records, build
+    from benchmarks.train import PARTS, counted, training
     from trainers.evaluation import evaluate
-    from trainers.loop import run
 
     device = options.device
-    length = [f"trainer.steps={steps + UNCOUNTED}", "trainer.log_every=1", "trainer.evaluate_every=1e6"]
-    trainer = build([*overrides, *length], device)
-    object.__setattr__(trainer, "measure", lambda model: {})  # evaluation is measured below
-    records = Records()
-    run(trainer, records)
-    parts = ("step", "gradient", "reduce", "update")
+    trainer = training(overrides, steps, device)
+    records = counted(trainer)
     found: dict[str, object] = {
-        f"{part}_ms": 1e3 * statistics.median(r[f"time/{part}_seconds"] for r in records[UNCOUNTED:])
-        for part in parts
+        f"{part}_ms": 1e3 * statistics.median(r[f"time/{part}_seconds"] for r in records) for part in PARTS
     }
     settings = trainer.settings
     for _ in range(2):  # in the first evaluation cuDNN selects its algorithms
@@ -70,7 +64,7 @@ def _measure(options: Options, overrides: list[str], steps: int) -> dict[str, ob
         evaluation = time.perf_counter() - started
     each_epoch = 1 + (settings.average_reset_epochs is not None)  # the average weights are tested too
     num_steps = round(EPOCHS / trainer.epochs_per_step)
-    step_seconds = statistics.median(r["time/step_seconds"] for r in records[UNCOUNTED:])
+    step_seconds = statistics.median(r["time/step_seconds"] for r in records)
     seconds = num_steps * step_seconds + EPOCHS * each_epoch * evaluation
     if device.type == "cuda":
         found["peak_mib"] = torch.cuda.max_memory_allocated(device) / 2**20
