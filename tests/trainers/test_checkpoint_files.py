@@ -3,17 +3,19 @@
 import os
 import random
 import shutil
+import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from descriptions import facts_of, replace_description
 from random_damage import DAMAGE, damage, swap
 
-from trainers.checkpoint import saving
+from trainers.checkpoint import files, saving
 from trainers.checkpoint.files import (
     DamagedCheckpointError,
     describe_checkpoint,
@@ -105,6 +107,30 @@ def test_one_copy_of_the_state_is_in_memory(
         checkpoints.at_end(state)
     checkpoints.close()
     assert living == [0] * (3 + at_end)
+
+
+def test_a_search_goes_on_while_its_snapshot_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next trial begins, with other facts, before the files are complete."""
+    state, begun = snapshot(3, range(WORKERS)), threading.Event()
+    state.facts["search"] = {"steps": 0}
+    save_file = files.save_file
+
+    def slow(*arguments: Any) -> None:
+        begun.wait(10)
+        save_file(*arguments)
+
+    monkeypatch.setattr(files, "save_file", slow)
+    settings = CheckpointSettings(every_steps=None, every_minutes=None, at_end=True, redistribute=False)
+    checkpoints = Checkpoints(settings, tmp_path, "run", Communicator(WORKERS), StopRequest())
+    checkpoints.save(state)
+    state.facts["search"] = {"steps": 50}
+    begun.set()
+    checkpoints.settle()
+    checkpoints.close()
+    (folder,) = step_folders(tmp_path)
+    assert read_checkpoint(folder).facts["search"] == {"steps": 0}
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ class Facts(TypedDict):
     num_nodes: int | None  # with the same state in all workers of a node
     # added when the state is saved
     seconds: NotRequired[float]
-    num_workers: NotRequired[int]
     records: NotRequired[tuple[int, str]]  # number of bytes of metrics.jsonl, and their checksum
 
 

@@ -1,5 +1,6 @@
 """Saving of checkpoints: periodically, and when a run is stopped."""
 
+import copy
 import errno
 import shutil
 import sys
@@ -118,12 +119,12 @@ class Checkpoints:
         self._saved_at = time.monotonic()
         if self._saved == _moment(snapshot):
             return
-        snapshot.facts["seconds"] = self.seconds
-        snapshot.facts["num_workers"] = self.communicator.size
+        facts = copy.deepcopy(snapshot.facts)  # a search changes its snapshot's during the write
+        facts["seconds"] = self.seconds
         if self.records is not None:
-            snapshot.facts["records"] = self.records.position()
+            facts["records"] = self.records.position()
         self._target = _moment(snapshot)
-        self._copy = snapshot
+        self._copy = snapshot._replace(facts=facts)
         self._writing = self._thread.submit(self._write)
 
     def settle(self) -> None:
