@@ -64,7 +64,8 @@ class Case(NamedTuple):
     def method(self, density: float) -> Any:
         """The codec or reducer of the yaml; a threshold keeps a fraction ``density`` of normal draws."""
         path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
-        begins = {"threshold": threshold_of(density), "k_high": density}  # where a method has these settings
+        threshold = threshold_of(density)
+        begins = {"threshold": threshold, "first_threshold": threshold, "k_high": density}  # what a method has
         return configured(path, {**self.settings, **begins}, density)
 
     def __str__(self) -> str:

@@ -53,25 +53,27 @@ class Thresholds(NamedTuple):
 class MiCRO(CodecWithDensity):
     """Sends all workers' entries at the positions that one worker chooses in each part of a segment.
 
-    With a higher ``rate`` the density approaches its budget faster and varies more. ``threshold`` is
-    that of the first step; null: 1 / (2 sqrt(k)). ``schedule`` varies the density over the epochs. Raises
-    ``ValueError`` for a density outside (0, 1], a rate outside (0, 1) and a negative threshold.
+    With a higher ``rate`` the density approaches its budget faster and varies more.
+    ``first_threshold`` is that of the first step; None: 1 / (2 sqrt(k)). ``schedule`` varies the density over
+    the epochs. Raises ``ValueError`` for a density outside (0, 1], a rate outside (0, 1) and a negative
+    threshold.
     """
 
     rate: float = 0.005
-    threshold: float | None = None
+    first_threshold: float | None = None
 
     payload = Sparse
-    traits = Traits(linear=True, seeded=True, lossless_at={"threshold": 0.0})
-    examples = ({"density": 0.1, "threshold": 1.0},)
+    traits = Traits(linear=True, seeded=True, lossless_at={"first_threshold": 0.0})
+    examples = ({"density": 0.1, "first_threshold": 1.0},)
     waits = ("2", "S W + 1 + G", "")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         valid = is_real(self.rate) and 0 < self.rate < 1
         require(valid, "MiCRO.rate", "in (0, 1)", self.rate)
-        valid = self.threshold is None or (is_real(self.threshold) and self.threshold >= 0)
-        require(valid, "MiCRO.threshold", "a finite number >= 0, or null", self.threshold)
+        first = self.first_threshold
+        valid = first is None or (is_real(first) and first >= 0)
+        require(valid, "MiCRO.first_threshold", "a finite number >= 0, or null", first)
 
     def init(self, segments: list[Segment]) -> Thresholds:
         unknown = torch.full((2,), -1.0, dtype=torch.float64)
@@ -109,7 +111,7 @@ class MiCRO(CodecWithDensity):
     def _scaled(self, threshold: float, sent: float, k: int) -> float:
         """The next threshold, from ``threshold`` of the last step, in which ``sent`` elements were sent."""
         if threshold < 0:
-            return 1 / (2 * math.sqrt(k)) if self.threshold is None else self.threshold
+            return 1 / (2 * math.sqrt(k)) if self.first_threshold is None else self.first_threshold
         close = k <= _CLOSE * sent and sent <= _CLOSE * k
         change = self.rate / 4 if close else self.rate
         return threshold * (1 + change if sent > k else 1 - change)

@@ -227,15 +227,12 @@ class Contract(CodecContract):
 
     def test_the_knob_changes_the_bytes_as_declared(self, case: Case) -> None:
         knob = case.method().knob
-        is_first = (
-            {} if knob and knob.setting == "threshold" else {"threshold": None}
-        )  # of MiCRO, later adapted
         value = knob and reduce(getattr, knob.setting.split("."), case.method())
         if value is None:
             pytest.skip(f"{case} has no knob, or no value of it")
         sent = []
         for at in (value, 2 * value) if isinstance(value, int) and value < 4 else (value / 2, value):
-            method = case.method(**is_first)
+            method = case.method(first_threshold=None)  # of MiCRO, which follows from the density
             for name, factor in knob.factors.items():
                 method = with_setting(method, name, type(value)(at * factor))
             reducer = reducer_of(method, D)

@@ -49,6 +49,7 @@ DENSE = "compressors.none.NoCompression"
 DEPENDS = [
     ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
     ("data.root", {}, {"data._target_": "data.images.folder.image_folder"}),
+    ("data.root", {}, {"data._target_": "my_package.data.mine"}),
     ("data.root", *({"data._target_": LIBSVM, "data.name": name} for name in ("a9a", "mine"))),
     ("trainer.epochs", {"trainer.steps": 10}, {}),
     ("trainer.evaluate_every", {"data._target_": LIBSVM}, {}),
@@ -209,6 +210,12 @@ def test_what_matters_under_other_settings(key: str, ignored: dict, free: dict) 
         assert (entry is None) == matters
         if entry is not None:
             assert "{" not in entry.reason.format_map(config)
+
+
+def test_a_threshold_of_the_first_step_leaves_the_density_in_force() -> None:
+    words = ("compressor=micro", "compressor.first_threshold=1")
+    one, two = (identify(resolved(*words, f"budget.density={share}")) for share in (0.1, 0.2))
+    assert one.id != two.id and one.setting == two.setting
 
 
 def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> None:

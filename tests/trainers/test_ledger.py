@@ -127,7 +127,7 @@ def test_total_error_without_feedback_is_what_was_lost() -> None:
     assert ledger.metrics()["compression/total_error"] == sum(lost) / 2
 
 
-@pytest.mark.parametrize("codec", [DEFT(density=0.5), MiCRO(density=0.5, threshold=1.0)])
+@pytest.mark.parametrize("codec", [DEFT(density=0.5), MiCRO(density=0.5, first_threshold=1.0)])
 def test_workers_that_choose_for_each_other_send_equally_many(codec: Codec) -> None:
     """Each worker sends its values at the positions that all of them chose."""
     metrics = ledger_after(STEPS, codec, "global").metrics()

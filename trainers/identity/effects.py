@@ -82,11 +82,13 @@ def paths(settings: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _has_known_files(config: Config) -> bool:
-    """Whether the data's name identifies its content. Only its path identifies a user's own file."""
-    target = alike(at(config, "data._target_"))
-    return target not in (IMAGE_FOLDER, TEXT) and (
-        target != LIBSVM or at(config, "data.name") in LIBSVM_FILES
-    )
+    """Whether the data's name identifies its content.
+
+    Only its path identifies a user's own file, or that of an installed package.
+    """
+    target = str(alike(at(config, "data._target_")))
+    is_own = target in (IMAGE_FOLDER, TEXT) or not target.startswith("data.")
+    return not is_own and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
 
 
 def _has_no_buckets(config: Config) -> bool:
