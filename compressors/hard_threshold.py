@@ -13,7 +13,7 @@ from typing import Self
 
 from torch import Tensor
 
-from compressors.api import AtLeast, Codec, Sparse, Step, Traits, at_least, is_count, is_real, require, take
+from compressors.api import AtLeast, Codec, Sparse, Step, Traits, at_least, is_real, require, take
 from compressors.core.checks import require_density
 from compressors.parts.knob import THRESHOLD
 
@@ -81,7 +81,7 @@ class HardThreshold(Codec):
 
 def known_threshold(threshold: float | None, density: float | None, num_parameters: int) -> float:
     """``threshold`` if it is set; otherwise the paper's rule for D = ``num_parameters``."""
-    require(is_count(num_parameters), "num_parameters", "an integer >= 1", num_parameters)
+    require(num_parameters >= 1, "num_parameters", "an integer >= 1", num_parameters)
     if threshold is not None:
         return threshold
     assert density is not None, "checked at the beginning"

@@ -31,6 +31,7 @@ from trainers.comm.communicator import Communicator
         (11_220_132, 4.720e-3),
         (6_258_500, 6.320e-3),
         (28_949_319, 2.938e-3),
+        (7_000_000_000, 1.8898e-4),  # computed; more than an int32 holds
     ],
 )
 def test_threshold_rule_of_the_paper(parameters: int, printed: float) -> None:
