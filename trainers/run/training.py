@@ -92,12 +92,13 @@ def train(config: Config) -> None:
             )
             try:
                 checkpoints.begin_at(snapshot_of(start, communicator, training, folder.id))
-                summary = run(training, trackers, checkpoints)
+                last = run(training, trackers, checkpoints)
                 checkpoints.settle()
                 if process == 0:
-                    summary = folder.close(summary, checkpoints.seconds)
+                    last = folder.close(last, checkpoints.seconds)
                     checkpoints.clear()
                 request.is_finished = True
+                summary = last  # trackers take a run without one for unfinished
             except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch, MethodError) as error:
                 if process == 0:
                     for tracker in trackers.external:
