@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from trainers.launch import process_group
+from trainers.launch.processes import PeerLostError
 from trainers.launch.slurm import take_ranks
 
 
@@ -49,6 +50,30 @@ def test_jobs_of_a_sweep_below_torchrun_do_not_read_each_others_addresses(
     first, second = (process_group._rendezvous_store(2, timedelta(seconds=1)) for _ in range(2))
     first.set("address", "here")
     assert first.check(["address"]) and not second.check(["address"])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]"),
+            PeerLostError,
+        ),
+        (dist.DistNetworkError("Broken pipe"), PeerLostError),
+        (RuntimeError("CUDA error: the launch timed out and was terminated"), RuntimeError),
+        (RuntimeError("the layers are disconnected"), RuntimeError),
+    ],
+    ids=["gloo", "torch", "CUDA", "own code"],
+)
+def test_other_errors_are_not_those_of_a_lost_process(
+    error: Exception, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(process_group, "_join", lambda *_: None)
+    one = process_group.process_group(torch.device("cpu"), timeout_seconds=3)
+    with pytest.raises(expected) as caught, one:
+        raise error
+    assert type(caught.value) is expected
 
 
 OF_SLURM = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}

@@ -43,12 +43,19 @@ def process_group(device: torch.device, *, timeout_seconds: float) -> Iterator[N
         yield
         dist.barrier()  # gloo: a process that leaves early can make another one abort
     except RuntimeError as error:
-        if not _LOST.search(str(error)):
+        if not _is_lost(error):
             raise
         raise PeerLostError(timeout_seconds) from error
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    """Whether an error is one of torch's, gloo's or NCCL's about another process, and not, say, of CUDA."""
+    text = str(error)
+    is_theirs = isinstance(error, dist.DistError) or re.search("gloo|nccl", text, re.IGNORECASE)
+    return bool(is_theirs and _LOST.search(text))
 
 
 def _join(device: torch.device, process: int, processes: int, timeout: timedelta) -> None:
