@@ -65,7 +65,7 @@ class Case(NamedTuple):
         """The codec or reducer of the yaml; a threshold keeps a fraction ``density`` of normal draws."""
         path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
         threshold = threshold_of(density)
-        begins = {"threshold": threshold, "first_threshold": threshold, "k_high": density}  # what a method has
+        begins = {"threshold": threshold, "first_threshold": threshold, "k_high": density}  # if it has it
         return configured(path, {**self.settings, **begins}, density)
 
     def __str__(self) -> str:
