@@ -12,10 +12,8 @@ from trainers.files.atomic import write_whole
 from trainers.files.files import (
     MissingFileError,
     UnreadableFileError,
-    parse_records,
     read_config,
     read_environment,
-    read_file,
     read_records,
     read_summary,
     read_wandb_id,
@@ -23,9 +21,6 @@ from trainers.files.files import (
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "summary.json": read_summary,
-    "metrics.jsonl": lambda folder: parse_records(
-        read_file(folder / "metrics.jsonl"), folder / "metrics.jsonl"
-    ),
     "config.yaml": read_config,
     "environment.json": read_environment,
 }
@@ -57,7 +52,6 @@ def test_what_a_run_wrote_is_read(tmp_path: Path) -> None:
     folder = write_run(tmp_path, seed=3)
     assert read_summary(folder)["seed"] == read_config(folder)["seed"] == 3
     assert read_environment(folder)["commit"] == "a" * 40
-    assert [record["step"] for record in READERS["metrics.jsonl"](folder)] == [10, 20, 30]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -65,8 +59,7 @@ def test_what_a_run_wrote_is_read(tmp_path: Path) -> None:
 def test_other_shapes(tmp_path: Path, name: str, shape: str) -> None:
     folder = write_run(tmp_path)
     (folder / name).write_bytes(SHAPES[shape])
-    if (name, shape) != ("metrics.jsonl", "nothing"):  # valid: a run that was stopped before its first step
-        refusal(name, folder)
+    refusal(name, folder)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -80,17 +73,15 @@ def test_places_that_are_no_files(tmp_path: Path, name: str) -> None:
     refusal(name, folder)
 
 
-SUMMARY, RECORDS, CONFIG, ENVIRONMENT = READERS
+SUMMARY, CONFIG, ENVIRONMENT = READERS
 
 
 @pytest.mark.parametrize(
     ("name", "fields", "said"),
     [
         (SUMMARY, {"status": "done"}, "status should be 'finished' or 'failed', got 'done'"),
-        (SUMMARY, {"test/accuracy": 1.5}, "test/accuracy must be in [0, 1], got 1.5"),
-        (SUMMARY, {"comm/bytes_sent_total": -1.0}, "comm/bytes_sent_total must be in [0, "),
         (SUMMARY, {"layers": {"a": {"elements": -2}}}, "layers.a.elements should be greater"),
-        (SUMMARY, {"test/perplexity": float("inf")}, "test/perplexity must be in"),
+        (SUMMARY, {"test/perplexity": float("inf")}, "holds a number that is not finite"),
         (
             SUMMARY,
             {
@@ -113,11 +104,6 @@ def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) ->
     [
         (CONFIG, "a: !!python/object:os.system {}\n", "could not determine a constructor"),
         (CONFIG, "seed: 0\n", "has no name"),
-        (RECORDS, '{"step": 1.0, "epoch": 0}\n', "line 1 is not a record with a step"),
-        (RECORDS, '{"step": 1, "epoch": 0, "a": null}\n', "a is not a number"),
-        (RECORDS, '{"step": 1, "epoch": 0, "a": 1e400}\n', "a must be in"),
-        (RECORDS, "[1]\n", "is not a record"),
-        (RECORDS, '{"step": 4', "its last line is incomplete"),
     ],
 )
 def test_texts(tmp_path: Path, name: str, text: str, said: str) -> None:

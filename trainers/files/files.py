@@ -8,17 +8,16 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from trainers.files.plain import Fields, Json, Record
+from trainers.files.plain import Fields, Json
 from trainers.files.schemas import Config, Environment, Job, Summary
 
 SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
-_SHARES = ("accuracy", "hit_rate_at_10", "ndcg_at_10", "density", "density_mean")
 # libyaml's loader takes a tenth of the time of PyYAML's own loader
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _short = reprlib.Repr()
@@ -37,12 +36,10 @@ class MissingFileError(UnreadableFileError):
 
 
 def read_summary(folder: Path) -> Fields:
-    """summary.json of a run that finished or failed, with finite numbers and a correct checksum."""
+    """summary.json of a run that finished or failed, with a correct checksum, and so with finite numbers."""
     path = folder / SUMMARY
     summary = parse_json(read_file(path), path)
     require_schema(Summary, summary, path)
-    for name, value in _metrics(summary):
-        require_metric(name, value, path)
     if summary["checksums"][SUMMARY] != _checksum_of(summary, path):
         raise UnreadableFileError(f"{path} was changed after it was written: its checksum is wrong")
     return summary
@@ -109,43 +106,9 @@ def read_wandb_id(path: Path) -> str | None:
     return name if re.fullmatch(r"[0-9a-z]{1,64}", name) else None
 
 
-def parse_records(content: bytes, path: Path) -> list[Record]:
-    """The lines of metrics.jsonl as records. Step, epoch and all metrics must be finite numbers."""
-    if content and not content.endswith(b"\n"):
-        raise UnreadableFileError(f"{path}: its last line is incomplete")
-    found = []
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):
-        record = parse_json(line, path, f"line {number}")
-        if not isinstance(record, dict) or type(record.get("step")) is not int or "epoch" not in record:
-            raise UnreadableFileError(f"{path}: line {number} is not a record with a step and an epoch")
-        for name, value in record.items():
-            if type(value) not in (int, float):
-                raise UnreadableFileError(f"{path}: line {number}: {name} is not a number")
-            require_metric(name, value, f"{path}: line {number}")
-        found.append(record)
-    return found
-
-
 def printable(text: str) -> str:
     """``text`` as one line without line ends, terminal escapes and invalid characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def require_metric(name: str, value: float, place: Path | str) -> None:
-    """Raise ``UnreadableFileError`` for a value outside the metric's bounds."""
-    low, high = metric_bounds(name)
-    if not low <= value <= high:
-        raise UnreadableFileError(f"{place}: {name} must be in [{low:g}, {high:g}], got {value!r}")
-
-
-def metric_bounds(name: str) -> tuple[float, float]:
-    """The smallest and the largest value of a metric, both finite, so infinity and NaN are outside."""
-    largest = 1.7976931348623157e308
-    group, _, last = name.rpartition("/")
-    if last in _SHARES:
-        return 0.0, 1 + 1e-9
-    is_sum = group in ("comm", "compression") or name in ("step", "epoch", "train/steps_skipped")
-    return (0.0 if is_sum else -largest), largest
 
 
 def summary_checksum(summary: Mapping[str, object]) -> str:
@@ -167,15 +130,14 @@ def read_file(path: Path) -> bytes:
         raise UnreadableFileError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def parse_json(content: bytes, path: Path, where: str = "") -> Json:
+def parse_json(content: bytes, path: Path) -> Json:
     """JSON; like Python's json, also with NaN and infinity."""
     try:
         return json.loads(_decoded(content, path))
     except (ValueError, RecursionError) as error:
         if isinstance(error, UnreadableFileError):
             raise
-        place = f"{path}: {where}" if where else str(path)
-        raise UnreadableFileError(f"{place} is not JSON: {_one_line(error)}") from error
+        raise UnreadableFileError(f"{path} is not JSON: {_one_line(error)}") from error
 
 
 def require_schema(schema: type[BaseModel], value: object, path: Path) -> None:
@@ -197,16 +159,6 @@ def _checksum_of(summary: Mapping[str, object], path: Path) -> str:
         return summary_checksum(summary)
     except ValueError as error:
         raise UnreadableFileError(f"{path} holds a number that is not finite") from error
-
-
-def _metrics(summary: Fields) -> Iterable[tuple[str, float]]:
-    """Every number with its name, including those of ``best`` and of the layers."""
-    for name, value in summary.items():
-        if type(value) in (int, float):
-            yield name, value
-    yield from summary.get("best", {}).items()
-    for layer in summary.get("layers", {}).values():
-        yield from ((f"compression/{name}", value) for name, value in layer.items())
 
 
 def _decoded(content: bytes, path: Path) -> str:

@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[Finite, Field(ge=0)]
-Quantity = float  # of a summary; ``require_metric`` checks its bounds by its name
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]  # blake2b
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -46,9 +45,9 @@ class Config(Open):
 
 class Layer(Open):
     elements: Count
-    total_error: Quantity = 0.0
-    total_input_norm_squared: Quantity = 0.0
-    density_mean: Quantity = 0.0
+    total_error: float = 0.0
+    total_input_norm_squared: float = 0.0
+    density_mean: float = 0.0
 
 
 class Checksums(Strict):
@@ -57,7 +56,7 @@ class Checksums(Strict):
 
 
 class Summary(Open):
-    __pydantic_extra__: dict[str, Quantity]
+    __pydantic_extra__: dict[str, float]
     status: Literal["finished", "failed"]
     id: Word
     seed: Count
@@ -67,7 +66,7 @@ class Summary(Open):
     error: str = ""
     step: Count = 0
     epoch: NotNegative = 0.0
-    best: dict[str, Quantity] = {}
+    best: dict[str, float] = {}
     layers: dict[str, Layer] = {}
     data: dict[str, object] = {}
     problem: dict[str, object] = {}

@@ -1,11 +1,11 @@
 """Tracker of TensorBoard: event files in the run folder, with hyperparameters."""
 
+import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainers.files.files import RECORDS, parse_records
 from trainers.files.plain import Config, Record
 from trainers.run.attempts import Attempts
 from trainers.run.described import layers_of, numbers_of, settings_of
@@ -87,7 +87,7 @@ class TensorBoard:
             command = self.facts.get("command")
             if command:
                 self.writer.add_text("command", f"`{command}`")
-            for record in parse_records(self.earlier, self.folder.parent / RECORDS):
+            for record in map(json.loads, self.earlier.splitlines()):
                 self._add(self.writer, record)
             self.earlier = b""
         return self.writer

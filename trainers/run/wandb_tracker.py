@@ -1,5 +1,6 @@
 """Tracker of Weights & Biases: one W&B run per training, online or offline."""
 
+import json
 import logging
 import os
 import secrets
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.files.atomic import write_whole
-from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, parse_records, read_wandb_id
+from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_wandb_id
 from trainers.files.goals import LINK_BYTES, OBJECTIVE, Objective
 from trainers.files.offline import WANDB_ID, sync_command, unfinished_part
 from trainers.files.plain import Config, Record
@@ -88,7 +89,7 @@ class WeightsAndBiases:
         for axis in _AXES:
             self.run.define_metric(axis)
         if self.continues and (kept is None or self.run.settings.mode == "online"):
-            for record in parse_records(self.earlier, self.folder / RECORDS):
+            for record in map(json.loads, self.earlier.splitlines()):
                 if record["step"] >= self.run.starting_step:  # not sent, because the process was killed
                     self._send(self.run, record)
         self.earlier = b""
