@@ -5,7 +5,7 @@ s |x_i| / norm, rounded up or down at random with mean s |x_i| / norm. Unbiased,
 min(d / s^2, sqrt(d) / s) ||x||^2 for buckets of d entries under the L2 norm. Under the largest magnitude it
 is (sqrt(1 + (d - 1) / s^2) - 1) / 2 ||x||^2: the worst bucket has one entry of level s and the others at s /
 (s + sqrt(s^2 + d - 1)). An entry takes ``bits`` bits for a sign and a level, packed, and a bucket 4 bytes for
-its norm. Deviation from the paper: packed bits are sent; ``elias_bits`` is the length in the paper's code.
+its norm. Deviation from the paper: bits are packed, not in Elias' code.
 """
 
 import math
@@ -21,7 +21,6 @@ from compressors.api import METADATA, Codec, Field, Knob, Plan, Step, Traits, is
 from compressors.core import rules
 from compressors.core.fields import PayloadType
 from compressors.core.randomness import uniform
-from compressors.encoding.elias import dense_bits, sparse_bits
 from compressors.encoding.packing import join_bits, split_bits, widths_of
 
 MOST_BITS, NORMS = 15, ("l2", "max")
@@ -118,12 +117,6 @@ class QSGD(Codec):
         if self.norm == "max":
             return (math.sqrt(1 + (size - 1) / s**2) - 1) / 2
         return min(size / s**2, math.sqrt(size) / s)
-
-    def elias_bits(self, payload: Any, size: int) -> int:
-        """Bits of ``payload`` in the shorter of the paper's codes, for sparse and for dense levels."""
-        levels = join_bits(payload[:-1], self.width, size).long() >> 1
-        buckets = levels.split(self.bucket_size)
-        return min(sum(map(sparse_bits, buckets)), sum(map(dense_bits, buckets)))
 
 
 def in_buckets(x: Tensor, bucket_size: int) -> Tensor:

@@ -115,8 +115,7 @@ def contents_of(run: Path, curves: tuple[str, ...] | None = None) -> dict[str, b
     *others, last = read_records(run, summary).splitlines(keepends=True) or [b""]
     shortened = [_with(record, ("step", "epoch", *curves)) for record in others] if curves else []
     contents[RECORDS] = b"".join([*shortened, last])
-    if "checksums" in summary:
-        summary["checksums"][RECORDS] = hashlib.blake2b(contents[RECORDS]).hexdigest()
+    summary["checksums"][RECORDS] = hashlib.blake2b(contents[RECORDS]).hexdigest()
     contents[SUMMARY] = json.dumps(summary, indent=2, allow_nan=False).encode()
     return contents
 

@@ -77,8 +77,6 @@ class IndexCodes:
         lowest = np.zeros((len(widths), BLOCK), dtype=np.int64)
         for width, which in _by_width(widths):
             packed = padded[starts[which][:, None] + np.arange(32 * width)]
-            if which[-1] == len(widths) - 1:  # the last block may extend into padding
-                packed[-1, len(low) - starts[-1] :] = 0
             bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(which), BLOCK, width)
             lowest[which] = bits.astype(np.int64) @ (1 << np.arange(width))
         digits = lowest.ravel()

@@ -82,9 +82,6 @@ class Probe(Wrapper):
             self.histogram = Histogram(len(segments[0].rows), segments[0].rows.device)
         return self.inner.init(segments)
 
-    def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
-        return self.inner.carried(inputs, state, step)
-
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: api.Communicator
     ) -> tuple[Reduced, State]:
