@@ -16,7 +16,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from plotly.offline import get_plotlyjs
-from pymdownx.superfences import fence_code_format
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = (
@@ -32,12 +31,6 @@ LEAGUE, PLOTLY = "league.md", "plotly.min.js"
 # The last task is shown first
 LEAGUE_DATA = [ROOT / f"results/pages/{study}/{study}.json" for study in ("local", "league")]
 LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")
-
-
-def on_config(config: MkDocsConfig) -> None:
-    mermaid = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
-    config["markdown_extensions"].append("pymdownx.superfences")
-    config["mdx_configs"]["pymdownx.superfences"] = {"custom_fences": [mermaid]}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:

@@ -1,16 +1,12 @@
-"""Import rules: run.py -> trainers -> compressors; models and data import no trainer.
-
-python tests/test_imports.py     # updates the diagram of packages in docs/design.md
-"""
+"""Import rules: run.py -> trainers -> compressors; models and data import no trainer."""
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OURS = {"compressors", "contract", "trainers", "models", "data", "run", "results", "benchmarks"}
-PACKAGES = ("compressors", "contract", "trainers", "models", "data", "results")
-DESIGN, DIAGRAM = ROOT / "docs/design.md", ("```mermaid\n", "```\n")
 MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its folder
     "compressors": "compressors llvmlite numba numpy torch triton",
     "trainers": """trainers compressors filelock numpy pydantic rich safetensors scipy sklearn torch yaml
@@ -54,6 +50,7 @@ ONLY_IN = {
 }
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Modules that a file imports, at its top or inside functions."""
     return {module for node in ast.walk(ast.parse(path.read_text())) for module in imported_by(node)}
@@ -78,40 +75,6 @@ def known_to(path: Path) -> set[str]:
     parts = path.relative_to(ROOT).parts
     places = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
     return set(next(MAY_IMPORT[place] for place in places if place in MAY_IMPORT).split())
-
-
-def arrows() -> dict[str, set[str]]:
-    """Imports between packages at import time; a package's own files are separate from its sub-packages."""
-    modules = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources()}
-    modules |= {name.removesuffix(".__init__"): path for name, path in modules.items()}
-    found: dict[str, set[str]] = {}
-    for name, path in modules.items():
-        for node in ast.parse(path.read_text()).body:
-            for module in imported_by(node):
-                if module in modules and package_of(module) != package_of(name):
-                    found.setdefault(package_of(name), set()).add(package_of(module))
-    return found
-
-
-def package_of(module: str) -> str:
-    """The package of a module: a folder in a top-level folder, including its sub-packages."""
-    is_package = (ROOT / module.replace(".", "/") / "__init__.py").exists()
-    package = module if is_package else module.rpartition(".")[0] or module
-    return ".".join(package.split(".")[:2])
-
-
-def diagram() -> str:
-    names = {name: f"{name}.py" if name == "run" else name for name in ("run", *PACKAGES)}
-    lines = ["graph TD"]
-    for package, others in sorted(arrows().items()):
-        lines += [f"    {names.get(package, package)} --> {names.get(o, o)}" for o in sorted(others)]
-    return "\n".join(lines) + "\n"
-
-
-def parts_of_design() -> tuple[str, str, str]:
-    before, begin, rest = DESIGN.read_text().partition(DIAGRAM[0])
-    drawn, end, after = rest.partition(DIAGRAM[1])
-    return before + begin, drawn, end + after
 
 
 def test_directions() -> None:
@@ -154,10 +117,6 @@ def test_no_module_waits_for_itself() -> None:
         visit(name)
 
 
-def test_the_diagram_shows_the_arrows_that_there_are() -> None:
-    assert parts_of_design()[1] == diagram(), "python tests/test_imports.py draws it anew"
-
-
 def test_packages_kept_in_one_place() -> None:
     for path in sources():
         for guarded, places in ONLY_IN.items():
@@ -181,8 +140,3 @@ def test_heavy_packages_are_imported_by_what_uses_them() -> None:
             assert top not in heavy, path
             is_ours = top in OURS | {"torch"} and not module.startswith("trainers.config")
             assert not (path == ROOT / "run.py" and is_ours), module
-
-
-if __name__ == "__main__":
-    before, _, after = parts_of_design()
-    DESIGN.write_text(before + diagram() + after)
