@@ -35,6 +35,9 @@ NEEDS_FILES |= {
 
 # Of the experiments only quick and those in small/; test_paper_sweeps composes the paper's
 QUICK = [own for own in CHOICES if own[0] != "experiment" or own[1].split("/")[0] in ("small", "quick")]
+USUAL = "budget/default checkpoint/default data/digits feedback/ef local/none optimizer/sgd schedule/cosine"
+USUAL += " trainer/default wire/default"  # with each of them the config is that of model/mlp
+QUICK = [own for own in QUICK if "/".join(own) not in USUAL.split()]
 
 
 @pytest.mark.parametrize(

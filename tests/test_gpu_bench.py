@@ -272,7 +272,7 @@ from benchmarks.gpu import __main__ as driver
 driver._machine = lambda: {MACHINE!r}
 sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
 driver._run = lambda name, device, quick, limit: driver.supervise(sleeper, 300)
-threading.Timer(3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 driver.main(["--out={tmp_path}", "--parts=tests,job", "--together=tests,job", "--commit=abc"])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)

@@ -67,8 +67,8 @@ def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> N
 @pytest.mark.parametrize(
     ("number", "processes", "everybody"),
     [
-        (signal.SIGTERM, 1, False),
         (signal.SIGINT, 2, True),
+        pytest.param(signal.SIGTERM, 1, False, marks=pytest.mark.slow),  # test_isolation sends it to a job
         pytest.param(signal.SIGTERM, 2, False, marks=pytest.mark.slow),
     ],
 )

@@ -1,12 +1,11 @@
 """Complete trainings on the pretended device, and the host's waits in them."""
 
-import copy
 import importlib.util
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -84,9 +83,6 @@ def options(group: str) -> list[str]:
     return [path.stem for path in sorted((CONF / group).glob("*.yaml"))]
 
 
-_composed = lru_cache(resolved)  # a composition takes 0.1 s
-
-
 class _Records:
     def __init__(self) -> None:
         self.last: dict[str, float] = {}
@@ -107,7 +103,7 @@ def train(
     ``overrides`` change ``SETTINGS``, or the experiment that the first one names.
     """
     settings = ("tracker=none",) if "experiment=" in overrides[0] else SETTINGS
-    config = copy.deepcopy(_composed(*settings, *overrides))
+    config = resolved(*settings, *overrides)
     communicator = Communicator(
         config["workers"],
         rank=process,

@@ -13,9 +13,14 @@ def answer_here(program: str, question: list) -> object:
     """As ``results.command.answer_of`` of the program for knobs."""
     assert program == "trainers.config.knobs"
     try:
-        return json.loads(json.dumps([knob_of(*each) for each in question]))
+        return [json.loads(_answer(tuple(words), *others)) for words, *others in question]
     except ConfigError as error:
         raise ValueError(str(error)) from error
+
+
+@cache
+def _answer(words: tuple[str, ...], *others: object) -> str:
+    return json.dumps(knob_of(list(words), *others))
 
 
 @cache

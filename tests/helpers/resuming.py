@@ -26,7 +26,7 @@ class Crash(Exception):
 
 def config_of(output: Path, *overrides: str) -> dict[str, Any]:
     """A config that keeps a checkpoint at its end."""
-    return resolved("tracker=none", f"output={output}", "checkpoint.at_end=true", *overrides)
+    return resolved("tracker=none", "checkpoint.at_end=true", *overrides) | {"output": str(output)}
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def gradients_beside_groups(process: int, processes: int) -> list[float]:
 def _impatient() -> DistributedDataParallel:
     """A model whose group has a short timeout; made when all processes are here."""
     dist.barrier()
-    return DistributedDataParallel(network(), process_group=dist.new_group(timeout=timedelta(seconds=2)))
+    return DistributedDataParallel(network(), process_group=dist.new_group(timeout=timedelta(seconds=1)))
 
 
 def alone(process: int, processes: int) -> list[str]:

@@ -144,7 +144,6 @@ MODEL = "breakeven --bandwidth 1gbit --workers 2 --model mlp"
         ("study lambda_vs_k LONE", ALONE),
         ("deltas /nowhere /nowhere", "no file or folder /nowhere"),
         (f"{LEAGUE} --add top_k", "--add takes compressor=NAME, got top_k"),
-        (f"{LEAGUE} --add compressor=nothing", "Could not find 'compressor/nothing': There are accordion,"),
         (f"{LEAGUE} --task madelon", "--task, --set and --knob need --run or --add"),
         (f"{LEAGUE} --run --knob compressor.every", "--knob needs a single --add"),
         (f"{LEAGUE} --run --jobs 0", "--jobs must be at least 1, got 0"),

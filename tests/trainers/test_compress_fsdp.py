@@ -129,8 +129,9 @@ def test_a_script_resumes_bit_for_bit(found: Found) -> None:
 
 def test_other_numbers_of_processes_continue(found: Found, folder: Path) -> None:
     """The mean of the residuals does not change, whether a method is applied to parts or not."""
+    continued = run_in_processes(with_other_processes, 3, str(folder), 2)
     for method in ("top_k", "ef_sign"):
-        after = [own[method] for own in run_in_processes(with_other_processes, 3, str(folder), 2)]
+        after = [own[method] for own in continued]
         before = [own["resumed"][method]["own"] for own in found]
         for name in before[0]:
             if name.startswith("worker/0/state/residual/"):

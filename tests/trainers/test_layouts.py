@@ -51,12 +51,12 @@ REDUCED = [setting for setting in QUICK if setting in PLAIN and is_reduced(setti
 GROUPS: dict[int, dict[str, tuple]] = {
     2: {
         "dealt": (DEALT["two"],),
-        "nodes": (QUICK[::2], "worker_order", 2),
+        "nodes": (DEALT["two"], "worker_order", 2),
         "all_reduce": (REDUCED, "all_reduce"),
     },
     4: {
         "dealt": (DEALT["four"],),
-        "nodes": (QUICK[1::2], "worker_order", 2),
+        "nodes": (DEALT["four"], "worker_order", 2),
         "dense worker_order": (DENSE,),
         "dense all_reduce": (DENSE, "all_reduce"),
     },
@@ -131,8 +131,8 @@ def two_nodes(one_thread: None) -> Results:
 def test_processes_change_nothing_between_nodes(
     two_nodes: Results, found_by: Callable[..., Results], setting: str
 ) -> None:
-    """In two processes of one node each, or in four, two for a node."""
-    processes = 2 if setting in QUICK[::2] else 4
+    """In two processes of one node each, or in four, two for a node; a process loads few methods' kernels."""
+    processes = 2 if setting in DEALT["two"] else 4
     assert_same(two_nodes[setting], found_by(processes, "nodes", process=-1)[setting])
 
 

@@ -126,8 +126,20 @@ def test_identity_and_records_are_those_without_a_tracker(finished: SimpleNamesp
 
 
 def test_an_offline_run_is_uploaded_by_its_command(server: WandbServer, tmp_path: Path) -> None:
-    result = command(*QUICK, f"output={tmp_path}", HOME=str(tmp_path))
+    """No file or output of the run has a secret; its name is found, so the search works."""
+    secrets = {
+        "WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567",
+        "MY_TOKEN": "quite a secret word",
+        "HF_TOKEN": "hf_abcdefghijklmnopqrstuv",
+    }
+    result = command(*QUICK, f"output={tmp_path}", HOME=str(tmp_path), **secrets)
     assert result.returncode == 0, result.stderr
+    folder = folder_in(tmp_path)
+    contents = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any(path.suffix == ".wandb" and folder.name.encode() in own for path, own in contents.items())
+    for secret in secrets.values():
+        assert secret not in result.stdout + result.stderr
+        assert not [path for path, own in contents.items() if secret.encode() in own]
     lines = [one for one in result.stdout.splitlines() if one.startswith("to Weights & Biases: ")]
     assert len(lines) == 1, result.stdout + result.stderr
     words = lines[0].removeprefix("to Weights & Biases: ").split()
@@ -135,7 +147,6 @@ def test_an_offline_run_is_uploaded_by_its_command(server: WandbServer, tmp_path
     status, said = wandb(server, *words[1:], home=tmp_path)
     assert status == 0, said
     assert server.unknown == []
-    folder = folder_in(tmp_path)
     run = server.run()
     assert logged(run) == {step: pytest.approx(row) for step, row in by_step(records(folder)).items()}
     (artifact,) = [one for one in server.artifacts.values() if one.type == "run"]

@@ -167,7 +167,7 @@ def test_what_cannot_be_matched_is_one_line(
 @pytest.mark.parametrize(
     ("words", "setting"),
     [
-        (["--density", "0.2", "--method", "powersgd"], "compressor=powersgd compressor.rank="),
+        (["--density", "0.05", "--method", "powersgd"], "compressor=powersgd compressor.rank="),
         (
             ["--density", "0.2", "--method", "hard_threshold", "--knob", "compressor.threshold"],
             "compressor=hard_threshold budget.threshold=",
