@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from compressors.core.codec import Codec, Compressed
-from compressors.core.payloads import Sparse
 from compressors.core.randomness import hash_keys
 from compressors.core.rules import Drawn
 from compressors.core.segments import Input, Segment, Step
+from compressors.kernels.conditions import DTYPES, can_add, is_plain
 from compressors.kernels.cpu import (
     binning,
     guessing,
@@ -33,10 +33,6 @@ from compressors.parts.magnitudes import SCALES, Histogram
 from compressors.parts.searches import narrowed, positions_of_largest
 from compressors.parts.surveys import Survey
 
-_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-}
 _NOTHING = Drawn(np.empty((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), lambda *_: ())
 
 
@@ -125,7 +121,7 @@ class CpuKernels(Backend):
 
     def copy_with_norms(self, rows: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
         dtype = targets[0].dtype
-        if dtype not in _DTYPES or not all(x.dtype == dtype and x.is_contiguous() for x in rows):
+        if dtype not in DTYPES or not all(x.dtype == dtype and x.is_contiguous() for x in rows):
             return super().copy_with_norms(rows, targets)
         pieces, parts, block = [], [], 0
         for x, to in zip(rows, targets, strict=True):
@@ -139,7 +135,7 @@ class CpuKernels(Backend):
         squares, norms = np.empty((1, block)), np.empty((1, len(parts)))
 
         def work(first: int, last: int) -> None:
-            sums.copy_and_square(table, first, last, np.empty(256, dtype=_DTYPES[dtype]), squares[0])
+            sums.copy_and_square(table, first, last, np.empty(256, dtype=DTYPES[dtype]), squares[0])
 
         if pieces:  # a bucket may have no entries
             parallel_for(work, len(table))
@@ -147,7 +143,7 @@ class CpuKernels(Backend):
         return torch.from_numpy(norms[0])
 
     def add_rows(self, rows: Tensor) -> Tensor:
-        if rows.dtype not in _DTYPES or rows.numel() == 0:  # a segment of which nothing is sent
+        if rows.dtype not in DTYPES or rows.numel() == 0:  # a segment of which nothing is sent
             return super().add_rows(rows)
         entries = rows.numpy()
         out = np.zeros(entries.shape[1], dtype=entries.dtype)
@@ -155,7 +151,7 @@ class CpuKernels(Backend):
         return torch.from_numpy(out)
 
     def mean_in_order(self, parts: Sequence[Tensor], out: Tensor) -> bool:
-        if not all(map(_can_sum, [*parts, out])):
+        if not all(map(is_plain, [*parts, out])):
             return False
         steps = ((part.data_ptr(), part.stride(0) * part.itemsize, len(part)) for part in parts)
         rows = np.concatenate([first + step * np.arange(count) for first, step, count in steps])
@@ -164,7 +160,7 @@ class CpuKernels(Backend):
         return True
 
     def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
-        if not _can_add(payload, compressed) or out.dtype != payload.values.dtype:
+        if not can_add(payload, compressed) or out.dtype != payload.values.dtype:
             super().add(payload, out, compressed)
         else:
             sums.add_at(payload.values.numpy(), payload.indices.numpy(), out.numpy())
@@ -173,7 +169,7 @@ class CpuKernels(Backend):
         self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
     ) -> list[Tensor]:
         if not all(
-            len(payloads) == 1 and _can_add(payloads[0], own)
+            len(payloads) == 1 and can_add(payloads[0], own)
             for payloads, own in zip(everyones, local, strict=True)
         ):
             return super().means(everyones, inputs, local, num_workers)
@@ -181,7 +177,7 @@ class CpuKernels(Backend):
             own.out if own.out is not None else x.rows.new_zeros(x.size)
             for own, x in zip(local, inputs, strict=True)
         ]
-        divisor = _DTYPES[outs[0].dtype].type(num_workers)
+        divisor = DTYPES[outs[0].dtype].type(num_workers)
         if len(outs) == 1:  # for a short vector, a table takes as long as the sum
             values, indices = everyones[0][0]
             sums.mean_of(values.numpy(), indices.numpy(), divisor, outs[0].numpy())
@@ -195,7 +191,7 @@ class CpuKernels(Backend):
         return outs
 
     def sum_wide(self, rows: Tensor) -> Tensor:
-        if not _can_sum(rows):
+        if not is_plain(rows):
             return super().sum_wide(rows)
         total = np.empty(rows.shape[1])
         for number, row in enumerate(rows):
@@ -203,17 +199,17 @@ class CpuKernels(Backend):
         return torch.from_numpy(total)
 
     def add_wide(self, parts: Sequence[Tensor], total: Tensor) -> None:
-        if not all(map(_can_sum, parts)):
+        if not all(map(is_plain, parts)):
             super().add_wide(parts, total)
             return
         table = [
             (rows.data_ptr(), rows.stride(0) * rows.itemsize, rows.shape[0], rows.shape[1]) for rows in parts
         ]
-        like = _DTYPES[parts[0].dtype].type(0)
+        like = DTYPES[parts[0].dtype].type(0)
         measuring.add_wide_rows(np.array(table, dtype=np.int64), like, total.numpy())
 
     def count_ages(self, steps: int, sent_at: Tensor, rests: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        if not all(map(_can_sum, rests)):
+        if not all(map(is_plain, rests)):
             return super().count_ages(steps, sent_at, rests)
         counts, squares = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1)
         begin = 0
@@ -341,14 +337,13 @@ def _encode_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLay
 
 def _factor(inputs: Sequence[Input]) -> np.floating:
     """The factor on gradients, in the dtype of the entries."""
-    return _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
+    return DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
     """Whether the loops support dtypes, memory layout and sizes."""
     return all(
-        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size < 2**31
-        for x in inputs
+        is_plain(x.rows) and (x.memory is None or is_plain(x.segment.rows)) and x.size < 2**31 for x in inputs
     )
 
 
@@ -357,26 +352,9 @@ def _can_clear(inputs: Sequence[Input]) -> bool:
     return _can_run(inputs) and all(x.memory is not None for x in inputs)
 
 
-def _can_add(payload: Any, compressed: Compressed) -> bool:
-    """Whether ``payload`` has values and indices and can be decoded without its codec."""
-    if not isinstance(payload, Sparse):
-        return False
-    has_default_add = type(compressed.origin[0]).add is Codec.add
-    return has_default_add and payload.values.dtype in _DTYPES and payload.indices.dtype == torch.int32
-
-
-def _can_sum(rows: Tensor) -> bool:
-    """Whether the loops support dtype and layout of ``rows`` [W, d] or a row [d]."""
-    return rows.dtype in _DTYPES and (rows.stride(-1) == 1 or rows.shape[-1] == 1)
-
-
 def _is_plain_row(x: Tensor) -> bool:
     """Whether the loops of quantisers support ``x`` [d]."""
     return x.dtype == torch.float32 and x.is_contiguous() and 0 < len(x) < 2**31
-
-
-def _is_plain(rows: Tensor) -> bool:
-    return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
 def _norms(table: PieceTable, of_blocks: np.ndarray) -> list[list[Tensor]]:

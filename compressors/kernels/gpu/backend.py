@@ -14,6 +14,7 @@ from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse, divide
 from compressors.core.rules import AtLeast, AtLeastSampled, Drawn, Largest, Rounding, SignsAtLeast
 from compressors.core.segments import Input, Segment, Step
+from compressors.kernels.conditions import DTYPES, can_add, is_plain
 from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import reading as reading
@@ -24,7 +25,6 @@ from compressors.kernels.gpu import trial as trial
 from compressors.kernels.gpu.ranking import take_largest, take_sampled
 from compressors.kernels.gpu.table import TILE, DeviceTable, upload
 from compressors.kernels.gpu.taking import (
-    DTYPES,
     KEYS,
     Taken,
     add_up,
@@ -258,7 +258,7 @@ class GpuKernels(Backend):
         return out
 
     def adds_joined(self, payload: Any, compressed: Compressed) -> bool:
-        return _can_add(payload, compressed) or super().adds_joined(payload, compressed)
+        return can_add(payload, compressed) or super().adds_joined(payload, compressed)
 
     def means_of_joined(
         self,
@@ -268,7 +268,7 @@ class GpuKernels(Backend):
         local: list[Compressed],
         num_workers: int,
     ) -> list[Tensor]:
-        if not all(map(_can_add, everyones, local)):
+        if not all(map(can_add, everyones, local)):
             return super().means_of_joined(everyones, counts, inputs, local, num_workers)
         values = torch.cat([payload.values for payload in everyones])
         indices = torch.cat([payload.indices for payload in everyones])
@@ -318,7 +318,7 @@ class GpuKernels(Backend):
 def _can_run(inputs: Sequence[Input]) -> bool:
     """Whether the kernels support dtypes, memory layout and sizes."""
     return all(
-        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= _LONGEST
+        is_plain(x.rows) and (x.memory is None or is_plain(x.segment.rows)) and x.size <= _LONGEST
         for x in inputs
     )
 
@@ -327,13 +327,6 @@ def _factor(table: DeviceTable, inputs: Sequence[Input]) -> Tensor:
     """The factor on gradients, [1] in the dtype of the entries."""
     scale, rows = inputs[0].scale, inputs[0].rows
     return table.kept("factor", scale, lambda: rows.new_full((1,), scale))
-
-
-def _can_add(payload: Any, compressed: Compressed) -> bool:
-    """Whether ``payload`` has values and indices and can be decoded without its codec."""
-    is_known = isinstance(payload, Sparse) and payload.values.dtype in DTYPES
-    has_default_add = type(compressed.origin[0]).add is Codec.add
-    return is_known and has_default_add and payload.indices.dtype == torch.int32
 
 
 def _roundings(codec: Codec, rows: Sequence[Tensor], steps: Sequence[Step]) -> list[Rounding] | None:
@@ -352,7 +345,3 @@ def _of_segments(field: Tensor, lengths: list[int], num_workers: int) -> Sequenc
     if num_workers > 1:
         lengths = np.add.reduceat(lengths, np.arange(0, len(lengths), num_workers)).tolist()
     return field.split(lengths)
-
-
-def _is_plain(rows: Tensor) -> bool:
-    return rows.dtype in DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)

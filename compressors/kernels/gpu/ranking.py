@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from compressors.core.rules import AtLeastSampled, Largest
+from compressors.kernels.conditions import DTYPES
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import largest as largest
 from compressors.kernels.gpu.table import TILE, DeviceTable, upload
 from compressors.kernels.gpu.taking import (
-    DTYPES,
     KEYS,
     NO_FUSED_MULTIPLY_ADD,
     SIXTEEN_WARPS,

@@ -5,10 +5,11 @@ import torch
 from torch import Tensor
 
 from compressors.core.payloads import on_host
+from compressors.kernels.conditions import DTYPES
 from compressors.kernels.gpu import searching as searching
 from compressors.kernels.gpu import surveying as loops
 from compressors.kernels.gpu.table import Adding, DeviceTable, upload
-from compressors.kernels.gpu.taking import DTYPES, NO_FUSED_MULTIPLY_ADD, add_up
+from compressors.kernels.gpu.taking import NO_FUSED_MULTIPLY_ADD, add_up
 from compressors.parts.surveys import Survey
 
 SAMPLE = 2**12  # entries of a row from which a floor is guessed

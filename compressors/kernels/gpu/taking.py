@@ -8,16 +8,13 @@ import torch
 from torch import Tensor
 
 from compressors.core.rules import AtLeast, Drawn
+from compressors.kernels.conditions import DTYPES
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import packing as packing
 from compressors.kernels.gpu import sums as sums
 from compressors.kernels.gpu.table import TILE, Adding, DeviceTable, upload
 
-DTYPES: dict[torch.dtype, np.dtype[Any]] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-}
 KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
 # A product and a sum round twice, as on the CPU.
 NO_FUSED_MULTIPLY_ADD = {"enable_fp_fusion": False}
