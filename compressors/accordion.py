@@ -90,9 +90,6 @@ class Accordion(Codec):
                 "choice; use one that falls in steps or stays constant (schedule=warmup_step, constant)"
             )
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("ACCORDION needs choose() before encode(): it selects the density of the step")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         return self._levels[0].error_bound(x, step)  # the bound of k_low also holds for k_high
 

@@ -58,9 +58,6 @@ class ARCTopK(CodecWithDensity):
         super().__post_init__()
         require(is_count(self.rank), "ARCTopK.rank", "an integer >= 1", self.rank)
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("ARC-Top-K needs choose() before encode(): all workers select the rows together")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # in the worst case all rows sent are 0
 

@@ -46,9 +46,6 @@ class CLTK(CodecWithDensity):
     examples = ({"density": 0.1},)
     usual_feedback = "low_pass"
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("CLT-k needs choose() before encode(): the leader selects the positions")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         """||x||^2: in the worst case all entries at the leader's positions are 0."""
         return squared_norm(x).item()

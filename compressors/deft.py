@@ -59,9 +59,6 @@ class DEFT(CodecWithDensity):
     examples = ({"density": 0.1},)
     waits = ("2", "2 + G", "")
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("DEFT needs choose() before encode(): all workers choose the positions together")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
 

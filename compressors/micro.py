@@ -79,9 +79,6 @@ class MiCRO(CodecWithDensity):
         unknown = torch.full((2,), -1.0, dtype=torch.float64)
         return Thresholds(Shared({s.name: unknown.clone() for s in segments}))
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("MiCRO needs choose() before encode(): all workers choose the positions together")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
 

@@ -61,9 +61,6 @@ class ReusedThreshold(CodecWithDensity):
     def init(self, segments: list[Segment]) -> Thresholds:
         return Thresholds({s.name: torch.full((len(s.rows), 1), -1.0, dtype=torch.float64) for s in segments})
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("ReusedThreshold needs choose() before encode(): it computes the thresholds")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # in the worst case nothing is sent
 

@@ -104,8 +104,11 @@ class Codec:
         return False
 
     def encode(self, x: Tensor, step: Step) -> Any:
-        """Return the payload of ``x`` [d] and leave x - C(x) in ``x``."""
-        raise NotImplementedError
+        """Return the payload of ``x`` [d] and leave x - C(x) in ``x``.
+
+        A method whose ``choose`` returns other codecs has no own one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs choose() before encode()")
 
     def add(self, payload: Any, out: Tensor, step: Step) -> None:
         """Add the decoded ``payload`` to ``out`` [d] of the same or a wider float dtype, in place."""
@@ -165,10 +168,6 @@ class Codec:
 
     def check(self, plan: Plan) -> None:
         """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
-
-    def note(self, learning_rate: float) -> str:
-        """One line to print before a training with this base rate; empty for none."""
-        return ""
 
     def init(self, segments: list[Segment]) -> State:
         """The state before the first step; later ones have the same names, shapes and dtypes."""

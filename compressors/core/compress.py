@@ -43,9 +43,6 @@ class Compress(Reducer):
     def uses_learning_rate(self) -> bool:
         return self.codec.uses_learning_rate
 
-    def note(self, learning_rate: float) -> str:
-        return self.codec.note(learning_rate)
-
     def check(self, plan: Plan) -> None:
         self.codec.check(plan)
 

@@ -112,9 +112,6 @@ class EstimatedThreshold(CodecWithDensity):
         """Thresholds [R] for ``rows``; may change tensors of ``state`` in place."""
         raise NotImplementedError
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError(f"{type(self).__name__} needs choose() before encode(): it estimates the thresholds")
-
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # in the worst case nothing is sent
 
