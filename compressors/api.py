@@ -10,7 +10,7 @@ All operations work in place: entries that are not sent stay in the input's buff
 n x D is needed.
 """
 
-from compressors.core.checks import is_count, is_real, require, require_flag
+from compressors.core.checks import is_count, is_real, require, require_choice, require_flag
 from compressors.core.codec import Codec, Compressed, Payload, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
 from compressors.core.density import elements_of, unsent_share
@@ -60,6 +60,7 @@ __all__ = [
     "is_real",
     "kinds_of",
     "require",
+    "require_choice",
     "require_flag",
     "squared_norm",
     "take",

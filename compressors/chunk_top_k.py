@@ -18,7 +18,19 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import INDICES, VALUES, Codec, Field, Knob, Step, Traits, is_count, require, squared_norm
+from compressors.api import (
+    INDICES,
+    VALUES,
+    Codec,
+    Field,
+    Knob,
+    Step,
+    Traits,
+    is_count,
+    require,
+    require_choice,
+    squared_norm,
+)
 from compressors.core.fields import PayloadType
 from compressors.core.payloads import take_values
 from compressors.encoding.packing import join_bits, split_bits, widths_of
@@ -77,8 +89,7 @@ class ChunkTopK(Codec):
         require(is_count(self.k), "ChunkTopK.k", "an integer >= 1", self.k)
         valid = is_count(self.chunk) and self.chunk <= LARGEST_CHUNK
         require(valid, "ChunkTopK.chunk", f"an integer from 1 to {LARGEST_CHUNK}", self.chunk)
-        known = isinstance(self.aggregation, str) and self.aggregation in AGGREGATIONS
-        require(known, "ChunkTopK.aggregation", f"one of {', '.join(AGGREGATIONS)}", self.aggregation)
+        require_choice("ChunkTopK.aggregation", AGGREGATIONS, self.aggregation)
 
     @property
     def payload(self) -> PayloadType:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from compressors.core.checks import require
+from compressors.core.checks import require_choice
 from compressors.core.codec import Codec
 from compressors.core.reducer import Reducer
 from compressors.feedback import (
@@ -64,7 +64,7 @@ def method(name: str, **settings: Any) -> Codec | Reducer:
 
 def feedback(name: str, **settings: Any) -> Callable[[Reducer], Reducer]:
     """The feedback ``name``, such as ef, around a reducer. Raises ``ValueError`` as ``method`` does."""
-    require(name in FEEDBACKS, "feedback", f"one of {', '.join(FEEDBACKS)}", name)
+    require_choice("feedback", FEEDBACKS, name)
     _require_settings(name, FEEDBACKS[name], settings)
     return partial(FEEDBACKS[name], **settings)
 

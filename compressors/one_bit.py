@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import METADATA, Codec, Field, Step, Traits, require, squared_norm
+from compressors.api import METADATA, Codec, Field, Step, Traits, require_choice, squared_norm
 from compressors.core import rules
 from compressors.core.norms import wide_sum
 from compressors.encoding.packing import pack, unpack
@@ -46,8 +46,7 @@ class OneBit(Codec):
     traits = Traits(exact=False, dense=True)
 
     def __post_init__(self) -> None:
-        known = isinstance(self.per, str) and self.per in PER
-        require(known, "OneBit.per", f"one of {', '.join(PER)}", self.per)
+        require_choice("OneBit.per", PER, self.per)
 
     def encode(self, x: Tensor, step: Step) -> Halves:
         positive = x >= 0

@@ -17,7 +17,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compressors.api import METADATA, Codec, Field, Knob, Plan, Step, Traits, is_count, require, squared_norm
+from compressors.api import (
+    METADATA,
+    Codec,
+    Field,
+    Knob,
+    Plan,
+    Step,
+    Traits,
+    is_count,
+    require,
+    require_choice,
+    squared_norm,
+)
 from compressors.core import rules
 from compressors.core.fields import PayloadType
 from compressors.core.randomness import uniform
@@ -58,8 +70,7 @@ class QSGD(Codec):
         rule = f"at most {most}, which {self.bits or MOST_BITS} bits hold with a sign"
         require(self.levels is None or self.levels <= most, "QSGD.levels", rule, self.levels)
         require(is_count(self.bucket_size), "QSGD.bucket_size", "an integer >= 1", self.bucket_size)
-        known = isinstance(self.norm, str) and self.norm in NORMS
-        require(known, "QSGD.norm", f"one of {', '.join(NORMS)}", self.norm)
+        require_choice("QSGD.norm", NORMS, self.norm)
 
     @property
     def payload(self) -> PayloadType:

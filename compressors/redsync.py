@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from compressors.api import EstimatedThreshold, Rows, is_real, require
+from compressors.api import EstimatedThreshold, Rows, is_real, require, require_choice
 
 SEARCHES = ("binary", "trimmed")
 
@@ -38,8 +38,7 @@ class RedSync(EstimatedThreshold):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = isinstance(self.search, str) and self.search in SEARCHES
-        require(known, "RedSync.search", f"one of {', '.join(SEARCHES)}", self.search)
+        require_choice("RedSync.search", SEARCHES, self.search)
         valid = is_real(self.tolerance) and 1e-6 <= self.tolerance < 1
         require(valid, "RedSync.tolerance", "in [1e-6, 1)", self.tolerance)
 

@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import EstimatedThreshold, Rows, Segment, is_count, is_real, require
+from compressors.api import EstimatedThreshold, Rows, Segment, is_count, is_real, require, require_choice
 
 DISTRIBUTIONS = ("exponential", "gamma_pareto", "pareto")
 HALVINGS = 100  # of an interval in which a quantile is searched; the last is shorter than fp64 resolves
@@ -72,8 +72,7 @@ class SIDCo(EstimatedThreshold):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = isinstance(self.distribution, str) and self.distribution in DISTRIBUTIONS
-        require(known, "SIDCo.distribution", f"one of {', '.join(DISTRIBUTIONS)}", self.distribution)
+        require_choice("SIDCo.distribution", DISTRIBUTIONS, self.distribution)
         valid = self.gamma_quantile in ("exact", "approximate")
         require(valid, "SIDCo.gamma_quantile", "'exact' or 'approximate'", self.gamma_quantile)
         valid = is_real(self.first_ratio) and 0 < self.first_ratio < 1

@@ -26,6 +26,7 @@ from compressors.api import (
     Traits,
     backend_of,
     require,
+    require_choice,
 )
 from compressors.encoding.packing import pack, unpack
 from compressors.parts.rounds import begin, end
@@ -50,8 +51,7 @@ class SignSGD(Reducer):
     kinds = (SIGNS,)
 
     def __post_init__(self) -> None:
-        known = isinstance(self.ties, str) and self.ties in TIES
-        require(known, "SignSGD.ties", f"one of {', '.join(TIES)}", self.ties)
+        require_choice("SignSGD.ties", TIES, self.ties)
 
     def check(self, plan: Plan) -> None:
         rule = "none with signsgd, whose signs have no magnitude to subtract (compressor=ef_sign sends one)"

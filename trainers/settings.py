@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compressors.core.checks import is_count, is_real, require, require_flag
+from compressors.core.checks import is_count, is_real, require, require_choice, require_flag
 
 PRECISIONS = ("fp32", "bf16")
 NONFINITE = ("stop", "skip")
@@ -54,12 +54,9 @@ class TrainerSettings:
         valid = is_real(self.bucket_megabytes) and 0 < self.bucket_megabytes <= 2**20
         require(valid, "trainer.bucket_megabytes", "in (0, 2^20]", self.bucket_megabytes)
         require_flag("trainer.channels_last", self.channels_last)
-        known = self.precision in PRECISIONS
-        require(known, "trainer.precision", f"one of {', '.join(PRECISIONS)}", self.precision)
-        known = self.reduction in REDUCTIONS
-        require(known, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", self.reduction)
-        known = self.nonfinite in NONFINITE
-        require(known, "trainer.nonfinite", f"one of {', '.join(NONFINITE)}", self.nonfinite)
+        require_choice("trainer.precision", PRECISIONS, self.precision)
+        require_choice("trainer.reduction", REDUCTIONS, self.reduction)
+        require_choice("trainer.nonfinite", NONFINITE, self.nonfinite)
         if self.micro_batch_size is not None:
             size = self.batch_size
             valid = is_count(self.micro_batch_size) and size is not None and size % self.micro_batch_size == 0

@@ -1,5 +1,6 @@
 """Checks of settings, with one form of error: owner, rule and value."""
 
+from collections.abc import Collection
 from typing import TypeGuard
 
 KERNELS = ("auto", "reference")  # compiled loops if there are any, or none
@@ -52,6 +53,12 @@ def is_count(value: object, minimum: int = 1) -> TypeGuard[int]:
 def require_density(owner: str, value: object) -> None:
     """Raise ``ValueError`` unless ``value`` is a density, a share of elements in (0, 1]."""
     require(is_real(value) and 0 < value <= 1, f"{owner}.density", "in (0, 1]", value)
+
+
+def require_choice(owner: str, choices: Collection[str], value: object) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``choices``."""
+    known = isinstance(value, str) and value in choices
+    require(known, owner, f"one of {', '.join(choices)}", value)
 
 
 def require_flag(owner: str, value: object) -> None:

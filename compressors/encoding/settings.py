@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compressors.core.checks import require
+from compressors.core.checks import require_choice
 
 INDICES = ("plain", "auto", "bitmap", "rice")
 VALUES = ("fp32", "bf16", "fp16", "int8", "int4", "int2")
@@ -33,10 +33,8 @@ class Encoding:
     values: str = "fp32"
 
     def __post_init__(self) -> None:
-        known = isinstance(self.indices, str) and self.indices in INDICES
-        require(known, "wire.indices", f"one of {', '.join(INDICES)}", self.indices)
-        known = isinstance(self.values, str) and self.values in VALUES
-        require(known, "wire.values", f"one of {', '.join(VALUES)}", self.values)
+        require_choice("wire.indices", INDICES, self.indices)
+        require_choice("wire.values", VALUES, self.values)
 
     @property
     def is_coded(self) -> bool:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import torch
 
-from compressors.core.checks import KERNELS, require
+from compressors.core.checks import KERNELS, require_choice
 from compressors.kernels.reference import Backend
 
 _PACKAGES = {"cpu": "numba", "cuda": "triton"}
@@ -25,7 +25,7 @@ def choose(choice: str) -> None:
     Raises ``ValueError`` for another choice.
     """
     global _choice
-    require(choice in KERNELS, "kernels", f"one of {', '.join(KERNELS)}", choice)
+    require_choice("kernels", KERNELS, choice)
     _choice = choice
 
 

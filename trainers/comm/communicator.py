@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from compressors.core.checks import require
+from compressors.core.checks import require, require_choice
 from compressors.core.payloads import divide
 from compressors.kernels.choice import backend_of
 from trainers.comm.charges import Charges
@@ -44,7 +44,7 @@ class Communicator:
         group: dist.ProcessGroup | None = None,
         node: dist.ProcessGroup | None = None,
     ) -> None:
-        require(reduction in REDUCTIONS, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", reduction)
+        require_choice("trainer.reduction", REDUCTIONS, reduction)
         if workers % world_size:
             raise ValueError(f"workers must be a multiple of processes ({world_size}), got {workers}")
         local = workers // world_size
