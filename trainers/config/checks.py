@@ -1,7 +1,6 @@
 """Checks of a composed config, before slow modules are imported."""
 
 import os
-from pathlib import Path
 
 from compressors.core.checks import KERNELS, is_count, is_real, require, shown
 from trainers.config.api_keys import refuse_keys_in
@@ -72,16 +71,6 @@ def check(config: Config) -> None:
     if nodes is not None:
         require(is_count(nodes), "nodes", "an integer >= 1, or null", nodes)
         require_nodes(nodes, config["workers"], started)
-
-
-def require_inside(folder: Path, output: str) -> None:
-    """Raise ``ValueError`` unless ``folder`` lies in ``output`` when all links are followed."""
-    try:
-        found, place = folder.resolve(), Path(output).resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links; RuntimeError until Python 3.12
-        raise ValueError(f"{folder} must be a folder, got links that cannot be followed") from error
-    if not found.is_relative_to(place):
-        raise ValueError(f"{folder} must be inside output={output}, but its links lead to {found}")
 
 
 def _check_place(output: object, name: object, resume: object) -> None:

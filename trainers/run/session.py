@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compressors.core.checks import MethodError
 from compressors.encoding.settings import EncodingError
-from trainers.config.checks import check, require_inside
+from trainers.config.checks import check
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.files.plain import Config
 from trainers.launch.isolation import JobError, run_isolated
@@ -30,7 +30,6 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     with refusing():
         check(config)
         folder = RunFolder(config)
-        require_inside(folder.path, config["output"])
         finished = folder.summary() if config["resume"] != "never" else None
     if finished is not None:
         from trainers.run.build import check_parts  # a slow import
