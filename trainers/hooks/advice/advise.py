@@ -43,7 +43,8 @@ def advise(
     messages are sent. ``density`` is the share of the entries that Top-k and the threshold send, by default
     what ``state`` has sent so far; ``rank`` is that of PowerSGD, and ``steps`` the number of measured steps.
     Call it in one process, such as that of rank 0, between steps, while the others wait; it takes the time
-    and memory of some compressions and does not change ``state``. Raises ``ValueError`` for another form of
+    and memory of some compressions and does not change ``state``. Predicted are steps of DDP, also for a
+    state of ``compress_fsdp``. Raises ``ValueError`` for another form of
     ``bandwidth``, for numbers out of range, without ``compute_seconds`` before the state's third step,
     without ``density`` if ``state`` has sent none or all of the entries, and on a CPU with too little memory;
     ``RuntimeError`` if gloo fails.
