@@ -81,6 +81,29 @@ def test_a_budget_setting_that_selects_the_compressors_settings_is_kept() -> Non
     assert jobs_with_own_settings(every, selecting) == expected
 
 
+def test_an_experiment_decides_which_settings_its_jobs_read() -> None:
+    """A threshold makes the density ineffective; in whichever order the experiments come."""
+
+    def with_experiments(words: list[str]) -> dict[str, Any]:
+        sets = {"experiment=one": ["budget.threshold=0.1"], "experiment=two": []}
+        return compose([new for word in words for new in sets.get(word, [word])])
+
+    for names in (["one", "two"], ["two", "one"]):
+        every = jobs(
+            compressor=["hard_threshold", "none"],
+            experiment=names,
+            budget__density=["0.01", "0.02"],
+        )
+        found = jobs_with_own_settings(every, with_experiments)
+        assert sorted(found) == [
+            ["compressor=hard_threshold", "experiment=one"],
+            ["compressor=hard_threshold", "experiment=two", "budget.density=0.01"],
+            ["compressor=hard_threshold", "experiment=two", "budget.density=0.02"],
+            ["compressor=none", "experiment=one"],
+            ["compressor=none", "experiment=two"],
+        ]
+
+
 SMALL = ["model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=1", "trainer.batch_size=4"]
 
 

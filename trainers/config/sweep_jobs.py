@@ -97,10 +97,12 @@ def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> l
         typed.setdefault(_key(word), {})[word] = None
     for job in jobs:
         own = [word for word in job if _is_of_compressor(word)]
-        own_settings = (f"compressor={_value(job, 'compressor')}", *own)
-        if own_settings not in known:
-            known[own_settings] = _taken(own, [word for word in job if word not in own], compose, typed)
-        words = [word for word in job if word not in own or word in known[own_settings]]
+        others = [word for word in job if word not in own]
+        # With another choice of a group, such as an experiment, the compressor may read other settings.
+        case = (*(word for word in others if "." not in _key(word) and _key(word) != "seed"), "and", *own)
+        if case not in known:
+            known[case] = _taken(own, others, compose, typed)
+        words = [word for word in job if word not in own or word in known[case]]
         found.setdefault(tuple(words), words)
     unused = typed.keys() - {_key(word) for words in known.values() for word in words}
     for key in typed:
