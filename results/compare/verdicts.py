@@ -1,8 +1,8 @@
 """Verdicts on whether runs reproduce the published numbers, with reasons."""
 
 import statistics
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from results.compare.measures import num_parameters
 from results.compare.paper import ERROR_CURVES, EXACT, OFFSETS, TRAININGS, ErrorCurve, Training, Value
@@ -123,17 +123,26 @@ def _unlike_curves(run: Run) -> str:
 
 def _differences_from_curve(run: Run, curve: ErrorCurve) -> list[str]:
     config = run.config
+    optimizer, trainer = config.get("optimizer", {}), config["trainer"]
     pairs = [
         ("name", config["name"], f"{curve.experiment}-{curve.compressor}"),
         *((key, config["compressor"].get(key), value) for key, value in curve.settings.items()),
         ("data", config["data"].get("name"), curve.data),
         ("x0 - x*", config["model"].get("offset"), OFFSETS[curve.data]),
         ("workers", config.get("workers"), curve.workers),
-        ("batch per worker", config["trainer"].get("batch_size"), curve.batch_size),
-        ("steps", config["trainer"].get("steps"), curve.steps),
+        ("batch per worker", trainer.get("batch_size"), curve.batch_size),
+        ("steps", trainer.get("steps"), curve.steps),
+        ("feedback", _last(config, "feedback", "ErrorFeedback"), "ErrorFeedback"),
         ("residual by", config["feedback"].get("scale"), "step"),
-        ("rate", config.get("optimizer", {}).get("lr"), None),
+        ("rate", optimizer.get("lr"), None),
+        ("schedule", _last(config, "schedule", "ConstantRate"), "ConstantRate"),
+        ("momentum", optimizer.get("momentum", 0.0), 0.0),
+        ("weight decay", optimizer.get("weight_decay", 0.0), 0.0),
+        ("clip norm", trainer.get("clip_norm"), None),
         ("l2", config["model"].get("l2"), None),
+        ("nodes", config.get("nodes"), None),
+        ("local steps", _last(config, "local", "every_step"), "every_step"),
+        ("values sent as", config.get("wire", {}).get("values", "fp32"), "fp32"),
     ]
     found = _differing(pairs)
     if config["data"].get("partition") not in ("iid", "contiguous"):
@@ -183,6 +192,12 @@ def _plain(value: object) -> str:
     return (
         f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
     )
+
+
+def _last(config: Mapping[str, Any], group: str, usual: str) -> str:
+    """The name of a group's class or function, ``usual`` if the config lacks the group."""
+    target = str(config.get(group, {}).get("_target_", usual)).rpartition(".")[2]
+    return usual if target == "Constant" else target  # the first name of ``ConstantRate``
 
 
 def _model(run: Run) -> str:

@@ -32,7 +32,7 @@ def write_madelon(folder: Path, end: float, start: dict | None = None, **config:
         "model": {"_target_": "models.convex.logistic_l2.logistic_l2", "l2": None, "offset": 1e-4},
         "data": {"_target_": "data.convex.libsvm.libsvm", "name": "madelon", "partition": "contiguous"},
         "feedback": {"scale": "step"},
-        "optimizer": {"lr": None},
+        "optimizer": {"lr": None, "momentum": 0.0, "weight_decay": 0.0},
         "trainer": {"steps": 3000, "batch_size": 1},
     }
     problem = {"smoothness": 29790805.64933511, "start_value": 12.17092905, "optimum_value": 0.6679195534}
@@ -73,10 +73,30 @@ def test_no_value_is_judged_alone(tmp_path: Path, changes: dict, word: str) -> N
     assert ("f(x) - f* at the start not recorded" in found.reason) == (None in changes.values())
 
 
-def test_another_setting_is_not_comparable(tmp_path: Path) -> None:
-    write_madelon(tmp_path, 4e-5, workers=10)
+@pytest.mark.parametrize(
+    ("setting", "difference"),
+    [
+        ({"workers": 10}, "workers 10 instead of 20"),
+        ({"nodes": 4}, "nodes 4 instead of unset"),
+        (
+            {"optimizer": {"lr": None, "momentum": 0.9, "weight_decay": 0.1}},
+            "momentum 0.9 instead of 0, weight decay 0.1 instead of 0",
+        ),
+        (
+            {"schedule": {"_target_": "trainers.schedules.schedules.Cosine"}},
+            "schedule Cosine instead of ConstantRate",
+        ),
+        (
+            {"feedback": {"_target_": "compressors.feedback.LowPass", "scale": "step"}},
+            "feedback LowPass instead of ErrorFeedback",
+        ),
+        ({"wire": {"values": "bf16"}}, "values sent as bf16 instead of fp32"),
+    ],
+)
+def test_another_setting_is_not_comparable(tmp_path: Path, setting: dict, difference: str) -> None:
+    write_madelon(tmp_path, 4e-5, **setting)
     found = verdict(read_runs([tmp_path]))
-    assert found == ("not comparable", "not the paper's setting: workers 10 instead of 20", "")
+    assert found == ("not comparable", f"not the paper's setting: {difference}", "")
 
 
 @pytest.mark.parametrize(
