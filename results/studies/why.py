@@ -67,8 +67,20 @@ def _rate_of(run: Run) -> float:
     return float(run.config["optimizer"]["lr"])
 
 
+def _gap(name: str, label: str) -> Measure:
+    """A measure of the gap; without momentum correction and signs, whose means have other units than G."""
+
+    def value(run: Run) -> float | None:
+        is_alike = run.compressor != "signsgd" and not run.config["feedback"]["_target_"].endswith(
+            ".MomentumCorrection"
+        )
+        return run.summary.get(name) if is_alike else None
+
+    return Measure(name, label, value)
+
+
 def _gap_of_weights(run: Run) -> float | None:
-    gap = run.summary.get("diagnostics/gap")
+    gap = GAP.value(run)
     return None if gap is None else float(gap * _rate_of(run) ** 2)
 
 
@@ -76,7 +88,7 @@ ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
 TOTAL = Measure.recorded("compression/total_error", "total error")
 WORST = Measure("worst", "error per element, worst layer", _of_layers(lambda errors, _: errors.max()))
 PERPLEXITY = Measure.recorded("validation/perplexity", "validation perplexity", 1, 2)
-GAP = Measure.recorded("diagnostics/gap", "gap")
+GAP = _gap("diagnostics/gap", "gap")
 GAP_OF_WEIGHTS = Measure("weights", "gap times squared learning rate", _gap_of_weights)
 REGRET = Measure.recorded("compression/regret", "regret")
 MEASURES = (
@@ -87,7 +99,7 @@ MEASURES = (
     Measure("mean", "error per element, mean of layers", _of_layers(lambda errors, _: errors.mean())),
     Measure("last", "error over squared norm of p, last step", _last_step),
     GAP,
-    Measure.recorded("diagnostics/gap_relative", "gap, share of the summed gradients"),
+    _gap("diagnostics/gap_relative", "gap, share of the summed gradients"),
     GAP_OF_WEIGHTS,
     Measure.recorded("compression/density_mean", "average density"),
     Measure("least", "density, layer with the least", _of_layers(lambda _, densities: densities.min())),
@@ -281,15 +293,17 @@ def correlations(
     names = sorted({name for _, methods in comparisons for name in methods})
     drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), RESAMPLES)
     counts = np.vstack([np.ones(len(names)), drawn])  # [1 + samples, methods]; the first are the data
-    found, of_total = [], np.zeros(1 + RESAMPLES)
+    found = []
     for measure in measures:
-        parts, having = [], []
+        parts, of_total, having = [], [], []  # total error's, over the methods that have the measure
         for task, methods in comparisons:
             values = [measure.values(own) for own in methods.values()]
             means = np.array([fmean(each) if each else np.nan for each in values])
             quality = np.array([fmean(_quality(task, run) for run in own) for own in methods.values()])
             weights = counts[:, [names.index(name) for name in methods]] * ~np.isnan(means)
             parts.append(spearman(np.nan_to_num(means), quality, weights))
+            totals = np.array([fmean(TOTAL.values(own)) for own in methods.values()])
+            of_total.append(spearman(totals, quality, weights))
             having += [
                 (name, run.path) for name, own in methods.items() for run in own if measure.values([run])
             ]
@@ -298,10 +312,8 @@ def correlations(
             of_task[task] += [part[0]] if np.isfinite(part[0]) else []
         if not any(of_task.values()):  # a measure that the runs do not have, or a rate that is common to all
             continue
-        means_of = np.nanmean(parts, axis=0)  # [1 + samples]
-        strength = means_of * np.sign(means_of[0])
-        of_total = strength if measure is TOTAL else of_total
-        gain = strength - of_total
+        means_of, means_of_total = np.nanmean(parts, axis=0), np.nanmean(of_total, axis=0)  # [1 + samples]
+        gain = means_of * np.sign(means_of[0]) - means_of_total * np.sign(means_of_total[0])
         found.append(
             Correlation(
                 measure,
