@@ -1,6 +1,7 @@
 """Every diagnostic, compared with a plain NumPy computation on saved residuals and gradients."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from watching import (
     THRESHOLD,
     WORKERS,
     diagnostics,
+    gradient,
     learning_rate,
     reducer_of,
     segments_of,
@@ -29,8 +31,9 @@ from watching import (
 
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from compressors.feedback import ErrorFeedback
+from compressors.feedback import ErrorFeedback, MomentumCorrection
 from compressors.kernels.choice import backend_of, chosen
+from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError
 from trainers.diagnostics.bound import Bound
@@ -228,6 +231,28 @@ def test_what_a_method_cannot_give_is_refused(name: str, feedback: str, asked: d
     with pytest.raises(ValueError, match=message):
         Probe(inner, Diagnostics(**asked))
     Probe(inner, Diagnostics(selection_error=SelectionError(densities=[0.1])))
+
+
+def test_waits_need_a_residual_without_what_was_sent() -> None:
+    reducer = build_reducer(TopK(density=0.1), 100, partial(ErrorFeedback, beta=0.1))
+    with pytest.raises(ValueError, match="diagnostics=staleness needs feedback=ef: under low_pass"):
+        Probe(reducer, Diagnostics(staleness=Staleness(ages=[1])))
+
+
+def test_xi_reads_the_gradients_before_feedback_replaces_them() -> None:
+    """Momentum correction writes velocities over them; xi is the same beside another diagnostic."""
+    found = []
+    for more in ({}, {"selection_error": SelectionError(densities=[0.1])}):
+        reducer = build_reducer(TopK(density=0.1), sum(SIZES), partial(MomentumCorrection, momentum=0.9))
+        probe = Probe(reducer, Diagnostics(every=1, xi=Xi(), **more))
+        state: Any = None
+        for step in range(3):
+            flat = torch.stack([gradient(step, worker) for worker in range(WORKERS)])
+            segments = segments_of(flat, "global")
+            state = probe.init(segments) if state is None else state
+            _, state = probe.reduce(inputs_of(segments), state, Step(0, step, 0.1), Communicator(WORKERS))
+            found.append(probe.latest["diagnostics/xi"])
+    assert found[:3] == found[3:]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ class Probe(Wrapper):
         if self.settings.selection_error is not None:
             self.latest |= self.settings.selection_error.measure(given)
         if self.settings.xi is not None:
-            _ = given.mean_input  # computes the cached property
+            _ = given.mean_input, given.mean_gradient  # computes the cached properties
         return given
 
 

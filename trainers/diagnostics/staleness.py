@@ -90,6 +90,11 @@ class Staleness:
                 "diagnostics=staleness needs feedback=ef and a lossy compressor: without a residual no "
                 "entry waits; selection_error works with all compressors"
             )
+        if any(getattr(layer, "beta", 1) < 1 for layer in reducer.layers()):
+            raise ValueError(
+                "diagnostics=staleness needs feedback=ef: under low_pass an entry that is sent keeps a part "
+                "of its residual"
+            )
 
     def measure(
         self,
