@@ -55,7 +55,10 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
         dense = own.pop((BASELINE, None), None)
         if dense is None:
             continue
-        complete = [of_seed for of_seed in own.values() if set(of_seed) == set(range(TASKS[task].seeds))]
+        seeds = range(TASKS[task].seeds)
+        complete = [
+            {seed: of_seed[seed] for seed in seeds} for of_seed in own.values() if {*seeds} <= of_seed.keys()
+        ]
         complete.sort(key=mean_bytes_sent, reverse=True)
         dense_bytes = mean_bytes_sent(dense)
         by_share: dict[int, Methods] = {share: {} for share in SHARES}

@@ -245,6 +245,12 @@ def test_every_setting_of_a_trial_is_one_that_the_league_chooses() -> None:
                 assert is_own or key == "tracker", key
 
 
+def test_a_further_seed_of_a_method_changes_nothing(root: Path) -> None:
+    before = rows(page_of(root), "top_k")
+    write(root, "top_k", 20, len(SEEDS), 5e6, 0.5)
+    assert rows(page_of(root), "top_k") == before
+
+
 @pytest.mark.parametrize("missing", ["run", "quality"])
 def test_a_method_without_all_seeds_is_left_out(missing: str, root: Path) -> None:
     """The other methods keep their ranks in every seed."""
