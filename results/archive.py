@@ -52,13 +52,18 @@ def _work(path: Path, options: argparse.Namespace) -> None:
 def pack(study: Study, root: Path, path: Path) -> int:
     """Write the finished runs of ``study`` below ``root`` to the archive ``path``; return their number.
 
-    Equal runs give equal bytes. Raises ``FileNotFoundError`` if there is no finished run.
+    Equal runs give equal bytes. Raises ``FileNotFoundError`` if there is no finished run, and ``ValueError``
+    if the present archive has runs that are not below ``root``.
     """
     folders = (run for output in outputs_of(study, root) for run in run_folders(output))
     runs = sorted(run for run in folders if (run / SUMMARY).is_file())
     page_outputs = study.outputs or (study.name,)
     if not runs:
         raise FileNotFoundError(f"no finished run of {study.name} below {root}")
+    if lost := _runs_in(path) - {run.relative_to(root).as_posix() for run in runs}:
+        raise ValueError(
+            f"{path} has {len(lost)} runs that are not below {root}: unpack it there, or remove it, first"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_over(path) as place, tarfile.open(place, "w:xz") as archive:
         for run in runs:
@@ -100,6 +105,15 @@ def unpack(path: Path, root: Path) -> int:
         partial.replace(folder)
         written += 1
     return written
+
+
+def _runs_in(path: Path) -> set[str]:
+    """The folders of the runs in an archive; empty if it is missing or damaged."""
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            return {name.rpartition("/")[0] for name in archive.getnames()}
+    except (FileNotFoundError, tarfile.TarError, lzma.LZMAError, EOFError):
+        return set()
 
 
 def contents_of(run: Path, curves: tuple[str, ...] | None = None) -> dict[str, bytes]:

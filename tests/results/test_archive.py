@@ -1,6 +1,7 @@
 """Archives of a study's runs: contents, unpacking, refused files, and the pages that follow from them."""
 
 import io
+import shutil
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +103,19 @@ def test_runs_that_exist_are_kept(root: Path, tmp_path: Path, capsys: pytest.Cap
     capsys.readouterr()
     assert main(["archive", "lambda_vs_k", "--root", str(root), "--file", file, "--unpack"]) == 0
     assert capsys.readouterr().out == f"0 runs written to {root}\n" and changed.read_text() == "newer"
+
+
+def test_an_archive_loses_no_run(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ["archive", "lambda_vs_k", "--root", str(root), "--file", str(tmp_path / "a")]
+    assert main(words) == 0
+    before = (tmp_path / "a").read_bytes()
+    shutil.rmtree(finished(root)[0])
+    assert main(words) == 1
+    said = (
+        f"error: {tmp_path / 'a'} has 1 runs that are not below {root}: unpack it there, or remove it, first"
+    )
+    assert capsys.readouterr().err == f"{said}\n"
+    assert (tmp_path / "a").read_bytes() == before
 
 
 def test_without_a_finished_run_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
