@@ -128,6 +128,13 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     of_name = {called[method]: seeds for method, seeds in methods.items()}
     notes += filter(None, [unequal_bytes(of_name)])
     notes += _without_interval(of_name, [*of_group, *costs(group)])
+    notes += [
+        f"{name} has no {measure.label} with {_counted_seeds(seeds)}, where it was not finite or not "
+        "measured: its mean is over the others, and there is no verdict"
+        for measure in of_group[:1]
+        for name, own in of_name.items()
+        if (seeds := _seeds_without(own, measure))
+    ]
     if together := max((each.together for each in judged.values()), default=0):
         notes.append(
             "differences have single intervals of 95 %, paired by seed; verdicts on them follow the p-values "
@@ -193,7 +200,10 @@ def _are_alike(runs: list[Run], measures: Sequence[Measure]) -> bool:
 def _differences(
     methods: dict[str, list[Run]], baseline: str, measure: Measure
 ) -> dict[str, tuple[Difference, tuple[int, ...]]]:
-    """By method, its difference from the baseline and the common seeds, if there is one."""
+    """By method, its difference from the baseline and the common seeds, if there is one.
+
+    There is no interval, and so no verdict, if some run of either lacks the number, as one that diverged.
+    """
     values = {
         method: {run.seed: value for run in runs if (value := measure.value(run)) is not None}
         for method, runs in methods.items()
@@ -203,8 +213,21 @@ def _differences(
     for method, ours in values.items():
         if seeds := tuple(seed for seed in ours if seed in theirs):
             pairs = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
-            found[method] = (paired_difference(*pairs), seeds)
+            difference = paired_difference(*pairs)
+            if _seeds_without(methods[method], measure) or _seeds_without(methods[baseline], measure):
+                difference = difference._replace(low=None, high=None)
+            found[method] = (difference, seeds)
     return found
+
+
+def _seeds_without(runs: Sequence[Run], measure: Measure) -> list[int]:
+    """The seeds whose runs lack a number that others have: it was not finite, or not measured."""
+    without = [run.seed for run in runs if measure.value(run) is None]
+    return without if len(without) < len(runs) else []
+
+
+def _counted_seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def _subject(group: list[Run]) -> str:

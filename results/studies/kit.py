@@ -124,9 +124,16 @@ def first_of(of_seed: Mapping[int, Run]) -> Run:
 
 
 def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
-    """Ours minus theirs, mean and 95 % interval over common seeds; None without common seeds."""
+    """Ours minus theirs, mean and 95 % interval over common seeds; None without common seeds.
+
+    There is no interval, and so no verdict, if a run of a common seed lacks the number, as one that diverged.
+    """
     pairs = values_of(measure, ours, theirs)
-    return paired_difference(*zip(*pairs, strict=True)) if pairs else None
+    if not pairs:
+        return None
+    found = paired_difference(*zip(*pairs, strict=True))
+    is_whole = len(pairs) == len(ours.keys() & theirs.keys())
+    return found if is_whole else found._replace(low=None, high=None)
 
 
 def values_of(measure: Measure, ours: Seeds, theirs: Seeds) -> list[tuple[float, float]]:
