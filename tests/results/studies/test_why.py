@@ -17,6 +17,7 @@ from results.read.run import Run
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from results.studies.why import (
     FEWEST,
+    GAP,
     NOT_IN_LEAGUE,
     TOTAL,
     WAITED,
@@ -54,12 +55,32 @@ def run(accuracy: float, error: float, **summary: Any) -> Run:
     }
     told = {"test/accuracy": accuracy, TOTAL.name: error, "layers": layers}
     told |= {"compression/error": 1.0, "compression/input_norm_squared": 2.0}
-    config = {"optimizer": {"lr": 0.1}, "seed": 0}
+    config = {
+        "optimizer": {"lr": 0.1},
+        "seed": 0,
+        "compressor": {"_target_": "compressors.top_k.TopK"},
+        "feedback": {"_target_": "compressors.feedback.ErrorFeedback"},
+    }
     return Run(Path(f"{accuracy}"), config, told | summary, pd.DataFrame())
 
 
 def methods(errors: tuple[float, ...] = ERRORS) -> dict[str, list[Run]]:
     return {str(place): [run(1 - error / 10, error)] for place, error in enumerate(errors)}
+
+
+@pytest.mark.parametrize(
+    ("group", "target"),
+    [
+        ("feedback", "compressors.feedback.MomentumCorrection"),
+        ("compressor", "compressors.signsgd.SignSGD"),
+    ],
+)
+def test_a_mean_in_other_units_than_the_gradient_has_no_gap(group: str, target: str) -> None:
+    one = run(0.9, 1.0)
+    one.summary["diagnostics/gap"] = 7.0
+    assert GAP.value(one) == 7.0
+    one.config[group] = {"_target_": target}
+    assert GAP.value(Run(one.path, one.config, one.summary, one.records)) is None
 
 
 def test_a_measure_with_the_order_of_quality_has_a_correlation_of_one() -> None:
