@@ -51,6 +51,8 @@ class EncodedAllGather:
         name = type(codec).__name__
         if not payload_of(codec).has_a_value_each:
             raise ValueError(f"wire must be plain with {name}: it does not send one value per element")
+        if self.rounds and not codec.traits.exact:
+            raise ValueError(f"wire.values must be fp32 with {name}: its values are not exact already")
         if codec.traits.drawn and self.encoding.indices != "auto":
             raise ValueError(
                 f"wire.indices must be auto with {name}, got {self.encoding.indices!r}: its indices follow "

@@ -104,9 +104,17 @@ def test_the_largest_number_sent_is_that_of_all_segments() -> None:
     assert communicator.take_largest_sent() == 2 * 62
 
 
+class Inexact(TopK):
+    """Top-k of a package, which rounds its values itself."""
+
+    traits = Traits(exact=False)
+
+
 def test_methods_that_need_one_value_an_element_say_so() -> None:
     with pytest.raises(ValueError, match="wire must be plain with EFSign: it does not send one value per"):
         build_reducer(EFSign(), D, encoding=Encoding(indices="auto"))
+    with pytest.raises(ValueError, match=r"wire\.values must be fp32 with Inexact: its values are not"):
+        build_reducer(Inexact(density=0.5), D, encoding=Encoding(values="bf16"))
     rule = r"Chain\.first must be a codec that sends one exact value per element, got 'EFSign'"
     with pytest.raises(ValueError, match=rule):
         Chain(first=EFSign(), second=TopK(density=0.5))
