@@ -81,7 +81,10 @@ class StepLog:
             return None
         loss = self.advance.mean_loss(outcome)
         if self._is_recorded:
-            self.log(state.note(self._record(outcome, loss, factor)))
+            found = self._record(outcome, loss, factor)
+            if self._is_last:
+                state.last.clear()  # the summary has no value of an earlier step, as of a diagnostic now off
+            self.log(state.note(found))
         return loss
 
     def cost_so_far(self) -> Record:
@@ -100,7 +103,8 @@ class StepLog:
             record["train/steps_skipped"] = state.skipped
         record |= {**state.ledger.metrics(), **self._model_diagnostics()}
         if state.ledger.steps > 0:
-            read = state.ledger.steps * self.read_per_step
+            # ``moved`` makes the steps of a checkpoint with other batches steps of this run.
+            read = (state.ledger.steps + state.moved) * self.read_per_step
             record[f"comm/link_bytes_per_{self.unit}"] = record[LINK_BYTES] / read
         if outcome is not None:
             record |= {**state.gradient_step.measured, **outcome.times()}

@@ -156,6 +156,9 @@ def test_another_batch_size(tmp_path: Path, length: str, last_step: int) -> None
     assert rows[-1]["step"] == last_step
     if length == "trainer.epochs=2":
         assert max(after - before for before, after in pairwise(epochs)) < 0.07  # one step, rounded
+        last_row, samples = [row for row in rows if "train/loss" in row][-1], 45 * 16  # of a worker
+        per_sample = last_row["comm/link_bytes_sent_total"] / samples
+        assert last_row["comm/link_bytes_per_sample"] == pytest.approx(per_sample)
 
 
 @pytest.mark.parametrize(

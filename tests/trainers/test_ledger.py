@@ -10,6 +10,7 @@ from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.core.codec import Codec
 from compressors.deft import DEFT
+from compressors.ef_sign import EFSign
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -22,14 +23,19 @@ from trainers.step.ledger import Ledger
 
 
 def ledger_after(
-    gradients: list[torch.Tensor], method: object, scope: str, feedback=ErrorFeedback, wire: Encoding = PLAIN
+    gradients: list[torch.Tensor],
+    method: object,
+    scope: str,
+    feedback=ErrorFeedback,
+    wire: Encoding = PLAIN,
+    num_workers: int | None = None,
 ) -> Ledger:
     """The ledger of two layers of 3 and 1 elements after some steps; ``gradients`` are [W, 4]."""
     model = nn.Linear(3, 1)
     layout = Layout(dict(model.named_parameters()), scope)
-    communicator = Communicator(len(gradients[0]))
+    communicator = Communicator(num_workers or len(gradients[0]))
     reducer = build_reducer(method, 4, feedback, encoding=wire)
-    flat = layout.new_buffer(len(gradients[0]))
+    flat = layout.new_buffer(communicator.size)
     segments = layout.segments(flat)
     state = reducer.init(segments)
     ledger = Ledger(layout, communicator, reducer)
@@ -90,6 +96,14 @@ def test_hard_threshold_by_hand(scope: str) -> None:
     assert layers["bias"]["total_input_norm_squared"] == (0.0625 + 4 + 0.0625 + 0) / 2
     assert layers["weight"]["density_mean"] == (3 / 2) / (3 * 2)
     assert layers["bias"]["density_mean"] == (1 / 2) / (1 * 2)
+
+
+def test_a_count_that_is_not_defined_is_absent_before_the_first_step() -> None:
+    """A record of a run's first step, which was skipped."""
+    ledger = ledger_after([], EFSign(), "layer", num_workers=2)
+    found = ledger.metrics()
+    assert found["comm/bytes_sent_total"] == 0
+    assert not {"comm/paper_bits_total", "comm/entropy_bound_bytes_total"} & found.keys()
 
 
 def test_the_compression_ratio_goes_over_a_change_of_the_number_of_workers() -> None:

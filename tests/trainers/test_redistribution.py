@@ -55,11 +55,15 @@ def test_the_mean_contribution_is_conserved(tmp_path: Path, before: int, after: 
     assert not any(name.startswith("memory") for name in new.workers[0].tensors)
 
 
-def test_steps_that_workers_remember_are_the_earliest(tmp_path: Path) -> None:
+def test_steps_that_workers_remember_are_the_earliest_and_maxima_stay_maxima(tmp_path: Path) -> None:
     """The mean of two residuals has waited as long as the older one."""
     workers = {
         worker: WorkerState(
-            {"diagnostics/sent_at": torch.tensor([5, worker], dtype=torch.int32)}, {"list": []}
+            {
+                "diagnostics/sent_at": torch.tensor([5, worker], dtype=torch.int32),
+                "ledger/largest_link_bytes": torch.tensor(float(worker), dtype=torch.float64),
+            },
+            {"list": []},
         )
         for worker in range(4)
     }
@@ -68,6 +72,7 @@ def test_steps_that_workers_remember_are_the_earliest(tmp_path: Path) -> None:
     new = redistribute(read_checkpoint(folder), range(2), 2, 9).workers
     assert [state.tensors["diagnostics/sent_at"].tolist() for state in new.values()] == [[5, 0], [5, 2]]
     assert new[0].tensors["diagnostics/sent_at"].dtype == torch.int32
+    assert [state.tensors["ledger/largest_link_bytes"].item() for state in new.values()] == [1, 3]
 
 
 def test_as_many_workers_keep_what_is_theirs() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from trainers.checkpoint.files import (
     Checkpoint,
     DamagedCheckpointError,
@@ -20,6 +22,7 @@ from trainers.files.files import RECORDS, UnreadableFileError, read_config, read
 from trainers.files.plain import Config
 from trainers.identity.identity import Origin, identify
 from trainers.schedules.autolrs import AutoLRS
+from trainers.step.ledger import LARGEST
 from trainers.training import Training
 
 AUTO, NEVER = "auto", "never"
@@ -135,17 +138,19 @@ def redistribute(
 
     A new worker gets the mean of the old residuals over its part (``shares.py``). The mean over workers, and
     with it the update still to be sent, is therefore unchanged. The ledger's sums are divided in the same
-    way. The states of the loss between batches are reset, because the workers read other shards.
+    way; of a largest value, a new worker gets the largest. The states of the loss between batches are
+    reset, because the workers read other shards.
     """
     parts_of = {new: list(shares(new, num_workers, checkpoint.num_workers)) for new in local_workers}
     old = checkpoint.load(sorted({worker for parts in parts_of.values() for worker, _ in parts}))
     workers = {}
     for new, parts in parts_of.items():
         names = [name for name in old.workers[parts[0][0]].tensors if not name.startswith("memory")]
-        tensors = {
-            name: blend(parts, {worker: old.workers[worker].tensors[name] for worker, _ in parts})
-            for name in names
-        }
+        tensors = {}
+        for name in names:
+            held = {worker: old.workers[worker].tensors[name] for worker, _ in parts}
+            is_largest = name == f"ledger/{LARGEST}"
+            tensors[name] = torch.stack([*held.values()]).amax(0) if is_largest else blend(parts, held)
         workers[new] = WorkerState(tensors, FRESH)
     return old.at_step(step)._replace(workers=workers, redistributed=True)
 

@@ -16,6 +16,7 @@ from trainers.comm.links import all_reduce_bytes
 from trainers.comm.nodes import Nodes
 from trainers.step.layout import WHOLE, Layout
 
+LARGEST = "largest_link_bytes"  # name of a total that is a maximum; the others are sums
 PAPER_BITS = 32  # per exact value of any dtype, without its index, as in the paper
 
 
@@ -79,7 +80,10 @@ class Ledger:
         self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
         self.has_paper_bits = self.traits.exact and self.has_a_value_each
         if not self.has_paper_bits:
-            self.counts.paper_bits[:] = math.inf
+            self.counts.paper_bits[:] = self.total_counts.paper_bits[:] = math.inf
+        self.has_choice = self.has_a_value_each and not self.traits.drawn_in_part
+        if not self.has_choice:
+            self.total_counts.choice[:] = math.inf
 
     def record(self, reduced: Reduced) -> None:
         """Add some or all segments of this step."""
@@ -124,9 +128,7 @@ class Ledger:
         most = communicator.take_largest_sent()
         # Of a linear method all workers send equally many, also where each of them chose some.
         step.largest_sent[:] = counts if most is None or self.traits.linear else most
-        if not self.has_a_value_each or self.traits.drawn_in_part:
-            step.choice[:] = math.inf
-        elif not self.traits.drawn:
+        if self.has_choice and not self.traits.drawn:
             step.choice[:] = [_bytes_to_choose(self.num_exchanged, int(k)) for k in counts.tolist()]
             if self.traits.linear:  # one worker sends the positions to the others
                 step.choice /= communicator.size
@@ -157,7 +159,7 @@ class Ledger:
         """The sums over all steps, and the largest value, [W, ...] float64 each, for reading and writing."""
         inside = {"total_inside_bytes": torch.from_numpy(self.total_inside_bytes)}
         return {
-            "largest_link_bytes": torch.from_numpy(self.largest_link_bytes),
+            LARGEST: torch.from_numpy(self.largest_link_bytes),
             "total_error": self.total_error,
             "total_input_norm": self.total_input_norm,
             **{f"total_{name}": torch.from_numpy(getattr(self.total_counts, name)) for name in Counts.names},
