@@ -135,7 +135,7 @@ class Accordion(Codec):
             everyones = communicator.all_gather(squares, "metadata")
             norms |= zip(with_norm, everyones.mean(0).sqrt().tolist(), strict=True)
         for name, norm in norms.items():
-            choices[name] = next_choice(self, choices[name], epoch, step.learning_rate, norm)
+            choices[name] = next_choice(self, choices[name], epoch, step.worker_rate, norm)
         return choices
 
 

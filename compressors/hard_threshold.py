@@ -76,7 +76,7 @@ class HardThreshold(Codec):
             raise ValueError("HardThreshold.threshold must be set, by for_model(), got None")
         if self.follows is None:
             return self.threshold
-        return self.threshold * (step.learning_rate if step.local_rate is None else step.local_rate)
+        return self.threshold * step.worker_rate
 
 
 def known_threshold(threshold: float | None, density: float | None, num_parameters: int) -> float:

@@ -69,7 +69,7 @@ def _controller(
     checkpoints: Checkpoints | None,
 ) -> LearningRateController:
     if not isinstance(training.schedule, AutoLRS):
-        return ScheduleController(training.schedule, state, training.num_steps, training.epochs_per_step)
+        return ScheduleController(training.factor_at, state, training.num_steps)
 
     def validate() -> float:
         return training.measure(training.model)["validation/loss"]

@@ -89,7 +89,7 @@ def _lowest_rate(training: Training) -> float:
         _check_search(training, training.schedule)
         return 1.0
     base_rate = max(group["lr"] for group in training.optimizer.param_groups)
-    return check_rates(training.schedule, training.num_steps, training.epochs_per_step, base_rate)
+    return check_rates(training.schedule, *training.scheduled, base_rate)
 
 
 def _check_search(training: Training, search: AutoLRS) -> None:
@@ -108,9 +108,9 @@ def _check_search(training: Training, search: AutoLRS) -> None:
 def _plan(training: Training, lowest_rate: float) -> Plan:
     """The settings of the training on which a method may have requirements."""
     optimizer = training.outer_optimizer()
-    rates = rates_of_epochs(training.schedule, training.num_steps, training.epochs_per_step)
+    rates = rates_of_epochs(training.schedule, *training.scheduled)
     if training.local is not None:  # the outer optimizer has a constant rate
-        rates, lowest_rate = [1.0 for _ in rates], 1.0
+        lowest_rate = 1.0
     return plan_of(
         training.reducer,
         scope=training.layout.scope,

@@ -98,7 +98,7 @@ class Training:
         if tokens is not None:
             return "token", tokens * per_sender
         samples = self.settings.batch_size or len(self.dataset.train) / self.communicator.size
-        return "sample", samples * per_sender * (1 if self.local is None else self.local.steps_at_once)
+        return "sample", samples * per_sender * self.steps_at_once
 
     @property
     def num_steps(self) -> int:
@@ -106,6 +106,21 @@ class Training:
             return self.settings.steps
         assert self.settings.epochs is not None  # the settings have epochs or steps
         return max(1, math.ceil(self.settings.epochs / self.epochs_per_step - 1e-9))
+
+    @property
+    def steps_at_once(self) -> int:
+        """The local steps of a step; 1 without them."""
+        return 1 if self.local is None else self.local.steps_at_once
+
+    @property
+    def scheduled(self) -> tuple[int, float]:
+        """The number of steps that the schedule counts, local ones if there are any, and epochs per step."""
+        return self.num_steps * self.steps_at_once, self.epochs_per_step / self.steps_at_once
+
+    def factor_at(self, step: int, local_step: int = 0) -> float:
+        """The schedule's factor on the base rates in ``step``, or in one of its local steps."""
+        assert isinstance(self.schedule, Schedule)  # AutoLRS searches for it
+        return factor_at(self.schedule, step * self.steps_at_once + local_step, *self.scheduled)
 
     def step_at(self, epoch: float) -> int:
         """The number of steps before this fractional ``epoch``."""
@@ -193,17 +208,10 @@ class Training:
             lends=self.local is None,
         )
         if self.local is not None:
-            gradients = self._pseudo_gradients(gradients, self.local)
+            gradients = PseudoGradients(
+                gradients, self.optimizer, layout, communicator, self.local, self.factor_at
+            )
         return ExplicitStep(gradients, reducer, layout, self.senders, ledger, seed=seed)
-
-    def _pseudo_gradients(self, workers: WorkerGradients, local: LocalSteps) -> PseudoGradients:
-        num_steps, epochs = self.num_steps * local.steps_at_once, self.epochs_per_step / local.steps_at_once
-
-        def factor_of(local_step: int) -> float:
-            assert isinstance(self.schedule, Schedule)  # ``require_trainable`` checks it
-            return factor_at(self.schedule, local_step, num_steps, epochs)
-
-        return PseudoGradients(workers, self.optimizer, self.layout, self.communicator, local, factor_of)
 
     def _loss(self) -> Loss:
         return in_precision(task_of(self.dataset).loss, self.layout.device, self.settings.precision)

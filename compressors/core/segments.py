@@ -116,6 +116,11 @@ class Step(NamedTuple):
         return x.split([math.prod(shape) for shape in self.shapes] or [x.numel()])
 
     @property
+    def worker_rate(self) -> float:
+        """The rate of the local steps, if there are any; otherwise the learning rate."""
+        return self.learning_rate if self.local_rate is None else self.local_rate
+
+    @property
     def exchange(self) -> int:
         """Number of exchanges of the segment before this one, if no step is skipped."""
         return self.number // self.fragments

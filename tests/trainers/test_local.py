@@ -160,6 +160,17 @@ def test_bytes_are_those_of_one_exchange_per_round(tmp_path: Path) -> None:
     assert plain["comm/link_bytes_per_sample"] == 3 * found["comm/link_bytes_per_sample"]
 
 
+def test_rates_are_those_of_the_local_steps(tmp_path: Path) -> None:
+    """Recorded, and read by a method: here they fall within the epoch, and the outer rate is constant."""
+    falling = ("schedule=inverse", "schedule.decay=1")
+    config = config_of(tmp_path, *QUICK, *ADAMW[:2], *falling, "compressor=none", "trainer.log_every=1")
+    rates = [r["train/learning_rate"] for r in train(config)["records"] if "train/learning_rate" in r]
+    assert rates == pytest.approx([0.003 / (1 + 3 * step) for step in range(4)])
+    cosine = ("compressor=accordion", "compressor.period=1", "trainer.steps=100")
+    with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
+        built(tmp_path, *ADAMW, *cosine)
+
+
 def test_tokens_are_those_of_all_local_steps(tmp_path: Path) -> None:
     training = built(tmp_path, "data=python_docs", "data.objective=windows", "model=gpt")
     (batch, _) = next(training.loader.batches(0))

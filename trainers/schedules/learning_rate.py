@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -34,19 +35,18 @@ class LearningRateController(Protocol):
 
 @dataclass(eq=False)
 class ScheduleController:
-    """A factor from a schedule over ``num_steps`` steps."""
+    """A factor from a schedule over ``num_steps`` steps; ``factor_of`` gives that of a step."""
 
-    schedule: Schedule
+    factor_of: Callable[[int], float]
     state: TrainingState
     num_steps: int
-    epochs_per_step: float
     needs_losses: bool = field(default=False, init=False)
 
     def steps_left(self) -> int:
         return self.num_steps - self.state.step
 
     def factor(self) -> float:
-        return factor_at(self.schedule, self.state.step, self.num_steps, self.epochs_per_step)
+        return self.factor_of(self.state.step)
 
     def observe(self, loss: float | None) -> None:
         pass

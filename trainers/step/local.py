@@ -56,7 +56,7 @@ class PseudoGradients:
 
     With fragments, ``segments`` are those of one fragment after ``compute``, and those of all before.
 
-    ``factor_of`` gives the factor on the base rates in a local step, counted from 0 over the whole training.
+    ``factor_at`` gives the factor on the base rates in a step and its local step, both counted from 0.
     """
 
     checks = True
@@ -68,14 +68,14 @@ class PseudoGradients:
         layout: Layout,
         communicator: Communicator,
         settings: LocalSteps,
-        factor_of: Callable[[int], float],
+        factor_at: Callable[[int, int], float],
     ) -> None:
         self.workers = workers
         self.optimizer = optimizer
         self.layout = layout
         self.communicator = communicator
         self.settings = settings
-        self.factor_of = factor_of
+        self.factor_at = factor_at
         self.base_rates: list[float] = [group["lr"] for group in optimizer.param_groups]
         self.updated: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
         self.all_segments = self.segments = workers.segments
@@ -100,7 +100,7 @@ class PseudoGradients:
         shared = [[t.data for t in tensors] for tensors in (parameters, buffers)]
         own_buffers = [[b.clone() for b in buffers] for _ in self.weights]
         self._begin(shared[0])
-        factors = [self.factor_of(step * at_once + number) for number in range(at_once)]
+        factors = [self.factor_at(step, number) for number in range(at_once)]
         self.local_rate = self.base_rates[0] * fmean(factors)
         losses: list[list[Tensor]] = [[] for _ in self.weights]
         for number, of_workers in enumerate(batches):

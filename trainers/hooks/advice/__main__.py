@@ -62,7 +62,7 @@ def compute_seconds(training: Training, steps: int) -> float:
     advance = Advance(training.new_state(), training.loader, training.communicator)
     training.model.train()
     times = [advance(1.0, measure=False).times() for _ in range(UNCOUNTED + steps)]
-    count = 1 if training.local is None else training.local.steps_at_once
+    count = training.steps_at_once
     return statistics.median(
         (own["time/gradient_seconds"] + own["time/update_seconds"]) / count for own in times[UNCOUNTED:]
     )
