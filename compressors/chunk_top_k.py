@@ -7,8 +7,8 @@ authors' code, so a dimension that is a large prime number has chunks of one ent
 Layers with more dimensions are matrices of their first dimension and the rest. An index within a chunk takes
 12 bits. SparseLoCo's paper divides the sum of a coordinate by the number of workers (``aggregation=mean``);
 its authors' code, tplr-ai/templar, like DeMo's, by the number of those that sent it, which is the default
-here and gives larger steps. Biased; a contraction. Exactly k entries of a chunk are sent, or all of a smaller one: ties go to the
-lowest index, and NaN counts as larger than any number.
+here and gives larger steps. Biased; a contraction. Exactly k entries of a chunk are sent, or all of a smaller
+one: ties go to the lowest index, and NaN counts as larger than any number.
 """
 
 import math

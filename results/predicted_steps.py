@@ -220,8 +220,9 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
     a row for each. A run's bytes hold for its own number of workers, and are all treated as gathered. Dense
     training and fp16 follow from the number of parameters; dense training with local steps is a method.
 
-    Raises ``ValueError`` for runs of one worker or node, of several numbers of these or of several sizes, and
-    without ``compute_ms`` also for different computations and if all runs overlap them with the reduction.
+    Raises ``ValueError`` for runs of one worker or node, of several numbers of these, of several sizes or
+    machines, and without ``compute_ms`` also for different computations and if all runs overlap them with
+    the reduction.
     """
     counts, of_nodes = {run.workers for run in runs}, {run.config.get("nodes") for run in runs}
     sizes = {size for run in runs if (size := num_parameters(run)) is not None}
@@ -230,6 +231,8 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, int |
         raise ValueError(f"the runs must have one number of workers and one model, got {got}")
     if len(of_nodes) > 1:
         raise ValueError(f"the runs must have one number of nodes, got {', '.join(map(text, of_nodes))}")
+    if len(machines := sorted({run.hardware for run in runs} - {""})) > 1:
+        raise ValueError(f"the runs must be of one machine, got {' and '.join(machines)}")
     (workers,), (nodes,), (size,) = counts, of_nodes, sizes
     senders = nodes or workers
     if senders < 2:

@@ -246,6 +246,8 @@ def _work(options: argparse.Namespace) -> None:
         words = " ".join(method.overrides(at))
         print(f"{words}: {pilot.sent:,.0f} bytes {how}, average density {pilot.density:.4%}")
     print(f"the one found sends {found.mismatch:+.2%} bytes, after {found.pilots} pilots")
+    if abs(found.mismatch) > options.tolerance:
+        raise PilotError(f"no setting came within {options.tolerance:.1%}")
     if options.to is not None:
         command = [
             "python -m results budget",
@@ -262,8 +264,6 @@ def _work(options: argparse.Namespace) -> None:
                 f"{' '.join(lost)}",
                 file=sys.stderr,
             )
-    if abs(found.mismatch) > options.tolerance:
-        raise PilotError(f"no setting came within {options.tolerance:.1%}")
 
 
 def _given(options: argparse.Namespace) -> tuple[str, float | None]:

@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from results.compare.measures import Measure, break_even, costs, num_parameters, qualities, unequal_bytes
+from results.compare.measures import (
+    Measure,
+    break_even,
+    costs,
+    num_parameters,
+    qualities,
+    unequal_bytes,
+    unequal_training,
+)
 from results.compare.paper import OFFSETS, PROBLEMS
 from results.compare.statistics import (
     FEWEST_SEEDS,
@@ -41,7 +49,7 @@ class ComparedMethod:
     def difference(self, measure: Measure) -> str:
         """Method minus baseline of ``measure``, with its interval and the verdict if there is one."""
         if self.finding is None:
-            return "no common seed"
+            return "no seed with both numbers"
         shown = measure.difference(*self.finding.difference)
         return shown if self.finding.p is None else f"{shown}; {self.finding.word()}"
 
@@ -126,7 +134,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
         for method, seeds in methods.items()
     ]
     of_name = {called[method]: seeds for method, seeds in methods.items()}
-    notes += filter(None, [unequal_bytes(of_name)])
+    notes += filter(None, [unequal_bytes(of_name), unequal_training(of_name)])
     notes += _without_interval(of_name, [*of_group, *costs(group)])
     notes += [
         f"{name} has no {measure.label} with {_counted_seeds(seeds)}, where it was not finite or not "

@@ -14,6 +14,7 @@ PERCENT = 100
 LINK_BYTES = "comm/link_bytes_sent_total"  # bytes that left a worker, by which methods are compared
 HANDED_BYTES = "comm/bytes_sent_total"  # bytes that a worker handed to collectives
 EQUAL = 0.1  # the largest difference in bytes, as a share, of methods that are compared without a warning
+EQUAL_EPOCHS = 0.05  # the same, of epochs: local steps round a training to whole exchanges
 _SPLITS = {
     "test": "test",
     "validation": "validation",
@@ -138,6 +139,20 @@ def unequal_bytes(methods: Mapping[str, Sequence[Run]]) -> str:
     return (
         f"the bytes that left a worker differ by more than {EQUAL:.0%}, so methods are not compared at equal "
         f"bytes: from {sent[least] / 1e6:.3g} MB ({least}) to {sent[most] / 1e6:.3g} MB ({most})"
+    )
+
+
+def unequal_training(methods: Mapping[str, Sequence[Run]]) -> str:
+    """A warning if runs read their data for different times, by more than ``EQUAL_EPOCHS``; empty if not.
+
+    With ``local=steps``, ``trainer.steps`` counts exchanges, so equal settings are different trainings.
+    """
+    read = {name: max(run.summary.get("epoch", 0.0) for run in runs) for name, runs in methods.items()}
+    least, most = min(read, key=read.__getitem__), max(read, key=read.__getitem__)
+    if read[most] <= (1 + EQUAL_EPOCHS) * read[least]:
+        return ""
+    return (
+        f"the runs read the data for {read[least]:.3g} epochs ({least}) to {read[most]:.3g} epochs ({most})"
     )
 
 

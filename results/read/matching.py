@@ -36,19 +36,25 @@ def by_key(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, dict[int
     """Runs by key, one key per row of a table, in the order of first appearance; seeds ascending.
 
     If two folders have the same run, the one with the last path is used, with a message. Raises
-    ``ValueError`` for two runs with equal keys that differ in more than their seed.
+    ``ValueError`` for two runs with equal keys that differ in more than their seed, and for two runs of
+    a seed that began at different checkpoints.
     """
     members_of: dict[Key, list[Run]] = defaultdict(list)
     for run in runs:
         members_of[key(run)].append(run)
     found = {}
     for name, members in members_of.items():
-        first, of_seed = members[0], {}
+        first, of_seed = members[0], dict[int, Run]()
         for run in sorted(members, key=lambda run: (run.seed, run.path)):
             if run.identity.group != first.identity.group:
                 differ = differences(first.identity, run.identity)
                 raise ValueError(
                     f"{first.path} and {run.path} would be one row, {name}, and differ: {differ}"
+                )
+            if run.seed in of_seed and run.id != of_seed[run.seed].id:
+                raise ValueError(
+                    f"{of_seed[run.seed].path} and {run.path} are both {name}, seed {run.seed}, and began at "
+                    "different checkpoints: compare them one at a time"
                 )
             if run.seed in of_seed:
                 print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)
@@ -65,7 +71,7 @@ def latest(runs: Iterable[Run]) -> list[Run]:
 
 
 def warnings(runs: Iterable[Run]) -> list[str]:
-    """Warnings about a comparison of ``runs``: duplicates, versions of the code, methods with one seed."""
+    """Warnings about a comparison of ``runs``: duplicates, versions of code, other data, one seed."""
     runs = list(runs)
     replaced = _replaced(runs)
     found = [f"{path} is left out: {kept} is the same run" for path, kept in replaced.items()]
@@ -77,6 +83,8 @@ def warnings(runs: Iterable[Run]) -> list[str]:
             found.append(f"{group[0].subject}: {several}: {counts}")
         elif group[0].modified:
             found.append(f"{group[0].subject}: runs of modified code, which may differ: {group[0].code}")
+        if found_on := _other_data(group):
+            found.append(f"{group[0].subject}: {found_on}")
         methods = by_method(group)
         called = names(methods)
         alone = [called[method] for method, seeds in methods.items() if len(seeds) == 1]
@@ -84,6 +92,18 @@ def warnings(runs: Iterable[Run]) -> list[str]:
             rest = f"; and {len(alone) - _MOST_NAMED} more" if len(alone) > _MOST_NAMED else ""
             found.append(f"{group[0].subject}: one seed only of {'; '.join(alone[:_MOST_NAMED])}{rest}")
     return list(dict.fromkeys(found))
+
+
+def _other_data(group: list[Run]) -> str:
+    """A fact in which the data of two runs of a seed differ, such as other versions of files; or empty."""
+    firsts: dict[int, Run] = {}
+    for run in group:
+        first = firsts.setdefault(run.seed, run)
+        ours, theirs = (each.summary.get("data", {}) for each in (first, run))
+        if differ := [name for name in ours if name in theirs and ours[name] != theirs[name]]:
+            values = f"{ours[differ[0]]} in {first.path} and {theirs[differ[0]]} in {run.path}"
+            return f"the data of the runs differ, so their qualities do not compare: {differ[0]} is {values}"
+    return ""
 
 
 def _replaced(runs: Iterable[Run]) -> dict[Path, Path]:

@@ -56,6 +56,13 @@ class Run:
         return (self.commit or "unknown")[:10] + "*" * self.modified
 
     @property
+    def hardware(self) -> str:
+        """Processor, cores and GPUs in use; empty if they were not recorded."""
+        found = self.environment
+        cores = f"{found['cores']} cores" if found.get("cores") else ""
+        return ", ".join(filter(None, [found.get("processor"), cores, *found.get("gpus", [])]))
+
+    @property
     def seed(self) -> int:
         return self.config["seed"]
 

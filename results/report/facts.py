@@ -177,8 +177,7 @@ def machines(runs: Iterable[Run]) -> list[str]:
     for run in runs:
         found = run.environment
         packages = found.get("packages", {})
-        parts = [found.get("processor"), f"{found['cores']} cores" if found.get("cores") else None]
-        parts += [*found.get("gpus", []), f"Python {found['python']}" if found.get("python") else None]
+        parts = [run.hardware, f"Python {found['python']}" if found.get("python") else None]
         parts += [f"torch {packages['torch']}" if packages.get("torch") else None]
         lines.add(", ".join(str(part) for part in parts if part) or "not recorded")
     return sorted(lines)

@@ -103,10 +103,11 @@ def write_comparison(options: argparse.Namespace) -> None:
     """
     runs = compared_across(finished_runs(options.output), options.across or "")
     stem = options.to or (options.output[0] / "tables" if options.format == "all" else None)
+    allowed = options.allow_modified or stem is None
+    header.of_runs(runs, "", allow_modified=allowed)  # before the first file
     for name in FORMATS if options.format == "all" else [options.format or "md"]:
         text_of, ending = FORMATS[name]
         if name == "md":
-            allowed = options.allow_modified or stem is None
             text = page(runs, command(options), options.baseline, allow_modified=allowed)
         else:
             text = text_of(compare(runs, options.baseline))

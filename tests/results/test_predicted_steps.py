@@ -173,6 +173,15 @@ def test_compute_of_different_runs_is_refused(
     assert main([*words, "--compute-ms", "50"]) == 0
 
 
+def test_times_of_two_machines_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    folder = write_run(tmp_path, workers=4, compressor="random_k", records=[{**RECORD, "step": 3}])
+    path = folder / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"processor": "another", "cores": 3}))
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "--compute-ms", "50"]) == 1
+    assert "must be of one machine, got a processor, 2 cores and another, 3 cores" in capsys.readouterr().err
+
+
 def test_compute_is_that_of_runs_without_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Gradients of 100 ms per worker; 3 s of dense training contain a wait."""
     run(tmp_path)

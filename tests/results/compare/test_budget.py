@@ -93,6 +93,9 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "compressor=hard_threshold budget.threshold=0.02: " in capsys.readouterr().out
     assert main([*words[:-1], "/proc/matched.yaml"]) == 1
     assert capsys.readouterr().err.startswith("error: [Errno 2]")
+    target.unlink()
+    assert main([*words, "--tolerance", "1e-9", "--runs", "1"]) == 1
+    assert "no setting came within" in capsys.readouterr().err and not target.exists()
 
 
 @pytest.mark.usefixtures("warm_pilots")

@@ -192,6 +192,10 @@ def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: 
     runs = {run.path.parents[1].name: run for run in read_runs([tmp_path])}
     assert runs["own"].id == runs["fresh"].id and runs["other"].identity.origin == origin
     assert [len(group) for group in by_setting(runs.values())] == [2, 1]
+    summary = {"origin": "feed step-000000009 x", "origin_group": origin.group}
+    write_run(tmp_path / "third", resume="other/checkpoint", summary=summary)
+    with pytest.raises(ValueError, match="seed 0, and began at different checkpoints: compare them one"):
+        by_method(read_runs([tmp_path / "other", tmp_path / "third"]))
 
 
 @pytest.mark.parametrize(

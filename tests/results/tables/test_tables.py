@@ -81,6 +81,17 @@ def test_unequal_bytes_are_said(
     assert [note.split("equal bytes: ")[1] for note in found] == [said] * bool(said)
 
 
+def test_other_data_and_other_lengths_are_said(tmp_path: Path) -> None:
+    """Equal settings: a package brings other files, and ``trainer.steps`` counts exchanges."""
+    one = write_run(tmp_path, summary={"data": {"name": "docs", "words": 7}, "epoch": 1.0})
+    other = write_run(
+        tmp_path, compressor="none", summary={"data": {"name": "docs", "words": 8}, "epoch": 8.0}
+    )
+    (section,) = compare(read_runs([tmp_path]))
+    assert any(f"words is 8 in {other} and 7 in {one}" in note for note in section.notes)
+    assert any("for 1 epochs (top_k, density 0.01) to 8 epochs (none)" in note for note in section.notes)
+
+
 def test_the_difference_is_paired(output: Path) -> None:
     (section,) = compare(read_runs([output]))
     row = next(row for row in section.rows if row.method.startswith("top_k"))
@@ -102,7 +113,7 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
     name = "test accuracy, %, minus that of none"
     assert cells(text, "top_k")[name] == "-5.00 (one seed)"
     assert cells(text, "top_k")["seeds"] == "0 (one seed)"
-    assert cells(text, "hard_threshold")[name] == "no common seed"
+    assert cells(text, "hard_threshold")[name] == "no seed with both numbers"
     assert "one seed only of hard_threshold, lambda 0.01; top_k, density 0.01" in text
 
 
@@ -166,8 +177,9 @@ def test_a_table_in_the_terminal_warns_of_modified_code_and_a_file_refuses_it(
     assert main([str(tmp_path)]) == 0
     shown = capsys.readouterr()
     assert "(modified)" in shown.out and "warning: mlp-digits: runs of modified code" in shown.err
-    assert main([str(tmp_path), "--to", str(tmp_path / "page")]) == 1
-    assert "--allow-modified" in capsys.readouterr().err and not (tmp_path / "page.md").exists()
+    for ending in ("md", "csv"):
+        assert main([str(tmp_path), "--format", ending, "--to", str(tmp_path / "page")]) == 1
+        assert "--allow-modified" in capsys.readouterr().err and not (tmp_path / f"page.{ending}").exists()
 
 
 def test_dense_methods_have_no_column_of_density(tmp_path: Path) -> None:
@@ -201,7 +213,7 @@ def test_what_a_run_lacks_is_a_dash(output: Path) -> None:
     write_run(output, compressor="random_k", summary=lacks)
     row = cells(markdown(compare(read_runs([output]))), "random_k")
     assert (row["test accuracy, %"], row["compression ratio"]) == ("-", "-")
-    assert row["test accuracy, %, minus that of none"] == "no common seed"
+    assert row["test accuracy, %, minus that of none"] == "no seed with both numbers"
 
 
 def test_a_diverged_run_is_not_hidden(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
