@@ -118,10 +118,14 @@ def comparisons(found: Sequence[Look]) -> str:
 def verdicts(found: Sequence[Look]) -> str:
     """The sentence on the verdicts of a page's comparisons."""
     numbers = {each.kind: each.finding.together for each in found if each.finding}
-    among = " and among ".join(f"{number} {kind}" for kind, number in numbers.items())
+    several = " and among ".join(f"{number} {kind}" for kind, number in numbers.items() if number > 1)
+    adjusted = f"p is adjusted among {several} comparisons (Holm)" if several else ""
+    single = [
+        f"the p of the one {kind} comparison needs no adjustment" for kind in numbers if numbers[kind] == 1
+    ]
     margins = " or ".join(dict.fromkeys(each.within for each in found if each.within))
     return (
-        f"Intervals are single ones of 95 %, p is adjusted among {among} comparisons (Holm)"
+        f"Intervals are single ones of 95 %, {', '.join(filter(None, [adjusted, *single]))}"
         f"{f', and as good is within {margins}' if margins else ''}: "
         "[what the verdicts mean](../../../docs/statistics.md)."
     )
