@@ -17,11 +17,6 @@ from results.read.run import Run
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from results.studies.why import (
     FEWEST,
-    GAP,
-    NOT_IN_LEAGUE,
-    TOTAL,
-    WAITED,
-    WORST,
     Pair,
     alike_methods,
     at_equal_bytes,
@@ -31,6 +26,7 @@ from results.studies.why import (
     small_pairs,
     spearman,
 )
+from results.studies.why_measures import GAP, NOT_IN_LEAGUE, TOTAL, WAITED, WORST
 
 SEEDS = range(TASKS["madelon"].seeds)
 ERRORS = (5.0, 3.0, 4.0, 1.0, 2.0, 6.0)
