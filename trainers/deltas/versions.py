@@ -69,8 +69,9 @@ class DeltaWriter:
     def write(self, tensors: Mapping[str, Tensor]) -> Written:
         """Write the next version: ``tensors`` by name, such as a state dict, on any device.
 
-        A file that cannot be written raises ``OSError``; the next call begins at the same version. Raises
-        ``ValueError`` for tensors that are not plain and dense.
+        A file that cannot be written raises ``OSError``; the next call goes on from the last version that was
+        written, which is this one if only its whole file is missing. Raises ``ValueError`` for tensors that
+        are not plain and dense.
         """
         number, anchor = self._next, self._anchor
         new = as_seen(tensors, self.dtype, copy=True)

@@ -96,8 +96,10 @@ def test_a_matrix_that_would_not_become_smaller_is_sent_as_it_is() -> None:
 def test_the_drawn_factors_are_the_same_for_any_default_dtype() -> None:
     own, reducer = segments(torch.zeros(W, D)), PowerSGD(rank=2)
     found = []
-    for dtype in (torch.float32, torch.float64):
-        torch.set_default_dtype(dtype)
-        found += reducer._drawn(own, 4).values()
-    torch.set_default_dtype(torch.float32)
+    try:
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            found += reducer._drawn(own, 4).values()
+    finally:
+        torch.set_default_dtype(torch.float32)
     assert torch.equal(*found)
