@@ -13,6 +13,7 @@ from benchmarks.gpu.measuring import Options, Record
 ROOT = Path(__file__).parents[2]
 FILES = {  # with the packages that each needs beside pytest and triton
     "tests/compressors/kernels/test_gpu_kernels.py": (),
+    "tests/compressors/kernels/test_gpu_reading.py": (),
     "tests/compressors/kernels/test_gpu_reducers.py": ("hydra", "omegaconf"),
 }
 FEW = "totals_of_many or ties_of_many"  # the tests of a quick run

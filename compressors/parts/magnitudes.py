@@ -25,7 +25,7 @@ FIRST_KEY = (_BIAS + LOWEST) * PARTS
 # The upper 19 bits of a word count entries; the lower bits sum (mantissa^2 + 2^22) >> 23, 24 bits each.
 COUNT, ROUNDED = 44, 23
 FULL = 2**19 - 1  # entries that a word can count
-_PIECE = 2**18  # entries of a layer per piece, as in the kernels' tables
+PIECE = 2**18  # entries of a layer per piece, as in the kernels' tables
 
 _OCTAVE, _PART = np.divmod(np.arange(BINS), PARTS)
 EDGES = np.append((1 + _PART / PARTS) * 2.0 ** (LOWEST + _OCTAVE), 2.0 ** (LOWEST + OCTAVES))  # [BINS + 1]
@@ -54,7 +54,7 @@ class Histogram:
             num_workers, BINS, dtype=torch.int64, device=device
         )  # not yet in ``flushed``
         self.filled = np.zeros(num_workers, dtype=np.int64)  # entries in each worker's words
-        self._scales = torch.from_numpy(SCALES).to(device)
+        self.scales = torch.from_numpy(SCALES).to(device)
 
     @property
     def magnitudes(self) -> Magnitudes:
@@ -67,7 +67,7 @@ class Histogram:
         """Move the words to counts and sums."""
         words, flushed = self.words, self.flushed
         flushed.counts.add_(words >> COUNT)
-        sums = (words & (2**COUNT - 1)).double() * self._scales
+        sums = (words & (2**COUNT - 1)).double() * self.scales
         flushed.squares.add_(sums.masked_fill_(words == 0, 0))  # 0 times infinity is NaN
         words.zero_()
         self.filled[:] = 0
@@ -90,6 +90,21 @@ def count_pieces(inputs: list[Input], histogram: Histogram) -> None:
     _count(together, histogram)
 
 
+def groups_of(sizes: list[int], histogram: Histogram) -> list[int]:
+    """The group in which the words count each piece of so many entries; group 0 is that of the words now.
+
+    The words are flushed after each group but the last, for which ``histogram.filled`` is updated.
+    """
+    group, groups, filled = 0, [], int(histogram.filled[0])
+    for size in sizes:
+        if filled + size > FULL:
+            group, filled = group + 1, 0
+        filled += size
+        groups.append(group)
+    histogram.filled[:] = filled
+    return groups
+
+
 def _count(pieces: list[Tensor], histogram: Histogram) -> None:
     """Add the entries of ``pieces``, [W, c] each, to the words."""
     if not pieces:
@@ -107,6 +122,6 @@ def _pieces(inputs: list[Input]) -> Iterator[Tensor]:
     for given in inputs:
         sizes = np.diff(given.segment.edges).tolist()
         terms = [given.segment.rows] if given.memory is None else [given.memory, given.segment.rows]
-        pieces = ([p for layer in term.split(sizes, 1) for p in layer.split(_PIECE, 1)] for term in terms)
+        pieces = ([p for layer in term.split(sizes, 1) for p in layer.split(PIECE, 1)] for term in terms)
         for first, *added in zip(*pieces, strict=True):
             yield first.add(added[0], alpha=given.scale) if added else first

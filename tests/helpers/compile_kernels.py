@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from compressors.kernels.gpu import blocks as blocks
+from compressors.kernels.gpu import counting as counting
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
 from compressors.kernels.gpu import packing as packing
@@ -123,6 +124,13 @@ def quantisers() -> Iterator[tuple[str, Any, dict[str, Any]]]:
         yield f"add_levels, {bits}", quantising.add_levels, {"BITS": bits, "FIELDS": fields}
 
 
+KINDS_OF_HISTOGRAMS = {
+    **dict.fromkeys(("words", "places", "groups"), "*i64"),
+    **dict.fromkeys(("scales", "counts", "squares"), "*fp64"),
+    **dict.fromkeys(("begin", "end", "workers", "number", "size"), "i32"),
+}
+
+
 def kind_of(name: str, entry: str, key: str) -> str:
     """The type of the kernel argument with this name."""
     if name in NUMBERS:
@@ -151,6 +159,8 @@ def resources(machine_code: bytes) -> dict[str, int]:
 def main(capability: int = 90, entry: str = "fp32") -> None:
     key, bits = ("i32", 32) if entry == "fp32" else ("i64", 64)
     every = [(own, partial(kind_of, entry=entry, key=key)) for own in launches(bits)]
+    for own in (("count", counting.count, {}), ("flush", counting.flush, {"TILE": TILE})):
+        every.append((own, lambda n: KINDS_OF_HISTOGRAMS.get(n) or kind_of(n, entry=entry, key=key)))
     if entry == "fp32":
         every += [(own, KINDS_OF_QUANTISERS.__getitem__) for own in quantisers()]
     for (name, kernel, fixed), kind in every:

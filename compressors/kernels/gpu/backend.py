@@ -35,6 +35,7 @@ from compressors.kernels.gpu.taking import (
     take_marked,
 )
 from compressors.kernels.reference import Backend, require_own, rules_of, step_of
+from compressors.parts.magnitudes import Histogram
 from compressors.parts.surveys import Survey
 
 TAKES: dict[type, Callable[..., Taken]] = {
@@ -304,6 +305,17 @@ class GpuKernels(Backend):
         with torch.cuda.device_of(inputs[0].rows):
             table = self._tables.of(inputs)
             return reading.search(table, _factor(table, inputs), thresholds)
+
+    def count_magnitudes(self, inputs: list[Input], histogram: Histogram) -> None:
+        if not _can_run(inputs):
+            super().count_magnitudes(inputs, histogram)
+            return
+        rows = inputs[0].rows
+        is_right = partial(trial.counts_right, reading.add_magnitudes, rows.dtype, rows.device)
+        self._require("counts wrong magnitudes", Histogram, rows, is_right)
+        with torch.cuda.device_of(rows):
+            table = self._tables.of(inputs)
+            reading.add_magnitudes(table, _factor(table, inputs), histogram)
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]

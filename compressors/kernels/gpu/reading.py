@@ -1,18 +1,26 @@
 """Launches of kernels that read p of all segments and workers without computing it in place."""
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.core.payloads import on_host
 from compressors.kernels.conditions import DTYPES
+from compressors.kernels.cpu.table import BASE, ROW
+from compressors.kernels.gpu import counting as counting
 from compressors.kernels.gpu import searching as searching
 from compressors.kernels.gpu import surveying as loops
-from compressors.kernels.gpu.table import Adding, DeviceTable, upload
+from compressors.kernels.gpu.table import TILE, Adding, DeviceTable, upload
 from compressors.kernels.gpu.taking import NO_FUSED_MULTIPLY_ADD, add_up
+from compressors.parts import magnitudes
+from compressors.parts.magnitudes import Histogram
 from compressors.parts.surveys import Survey
 
 SAMPLE = 2**12  # entries of a row from which a floor is guessed
+GROUPS = 64  # of entries, whose words are in memory at a time: 2 MiB for each worker
 
 
 def survey(
@@ -37,16 +45,16 @@ def survey(
     loops.survey[(len(table.pieces),)](*words, ALL=squares, **NO_FUSED_MULTIPLY_ADD)
     added = add_up(sums, _adding(table, kinds))
     arrived = on_host([added, floors, tails, facts.flatten()])
-    found, at, magnitudes = (own.numpy() for own in arrived[:3])
+    found, at, above = (own.numpy() for own in arrived[:3])
     counts, equal, kept = arrived[3].view(3, -1).numpy()
     per_row = [
         np.concatenate([own.sum(1).numpy() for own in table.host.per_segment(part)])
         for part in torch.from_numpy(found).chunk(kinds)
     ]
     floors_of = at.astype(np.float64)
-    parts = [magnitudes[begin : begin + number] for begin, number in zip(starts, kept, strict=False)]
+    parts = [above[begin : begin + number] for begin, number in zip(starts, kept, strict=False)]
     for row in np.flatnonzero(kept > room):  # the guess was far too low
-        parts[row], floors_of[row], equal[row] = magnitudes[:0], np.inf, 0
+        parts[row], floors_of[row], equal[row] = above[:0], np.inf, 0
     ties = np.minimum(equal, np.maximum(wanted - kept, 0))  # the others change no count above the floor
     rows = zip(parts, at, ties.tolist(), strict=True)
     # In descending order, so that sums do not depend on the order of the programs
@@ -65,6 +73,53 @@ def search(table: DeviceTable, factor: Tensor, thresholds: np.ndarray) -> list[T
     found = torch.empty(int(up_to[-1]), dtype=torch.int64, device=table.device)
     searching.list_large[grid](table.pieces, factor, limits, counts, ends, found)
     return list(found.split(np.diff(up_to, prepend=0).tolist()))
+
+
+class Places(NamedTuple):
+    """The pieces of the reference in order, equal for all workers."""
+
+    sizes: list[int]
+    of_pieces: Tensor  # [P], the place in them of each piece of the table
+
+
+def places_of(table: DeviceTable) -> Places:
+    """The pieces of one worker's entries, as the reference cuts them, and those of which the table's are."""
+    host, begin = table.host, 0
+    starts, sizes, of_segments = list[int](), list[int](), list[int]()
+    for edges in (edges.tolist() for edges in host.edges):
+        of_segments.append(begin)
+        for first, last in pairwise(edges):
+            bases = range(first, last, magnitudes.PIECE)
+            starts += [begin + base for base in bases]
+            sizes += [min(magnitudes.PIECE, last - base) for base in bases]
+        begin += edges[-1]
+    row, base = host.pieces[:, ROW], host.pieces[:, BASE]
+    at = np.array(of_segments)[row // host.num_workers] + base
+    found = np.searchsorted(starts, at, side="right") - 1
+    return Places(sizes, upload(found.clip(0), table.device))
+
+
+def add_magnitudes(table: DeviceTable, factor: Tensor, histogram: Histogram) -> None:
+    """Add every entry of p to its worker's histogram, as ``magnitudes.count_pieces``."""
+    sizes, places = table.kept("magnitudes", magnitudes.PIECE, lambda: places_of(table))
+    groups = magnitudes.groups_of(sizes, histogram)
+    if not sizes:
+        return
+    number = groups[-1] + 1
+    on_device = upload(np.array(groups), table.device)
+    (counts, squares), last = histogram.flushed, histogram.words
+    words = last.new_empty(min(number, GROUPS), *last.shape)
+    for begin in range(0, number, GROUPS):
+        end = min(number, begin + GROUPS)
+        words.zero_()
+        if begin == 0:
+            words[0] = last  # entries of earlier steps
+        launched = (table.pieces, factor, places, on_device, words, begin, end, len(last))
+        counting.count[(len(table.pieces),)](*launched, **NO_FUSED_MULTIPLY_ADD)
+        whole = end - begin - (end == number)
+        flushed = (words, histogram.scales, counts, squares, whole, last.numel())
+        counting.flush[(last.numel() // TILE,)](*flushed, TILE=TILE, **NO_FUSED_MULTIPLY_ADD)
+    last.copy_(words[end - begin - 1])
 
 
 def _ranks(sizes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.gpu import rounding as rounding
 from compressors.kernels.gpu.table import DeviceTable
 from compressors.kernels.gpu.taking import Taken
+from compressors.parts.magnitudes import Histogram, count_pieces
 from compressors.parts.searches import search_rows
 from compressors.parts.surveys import Survey, survey_rows
 
@@ -90,6 +91,15 @@ def reads_right(
         and all(np.array_equal(own[:NUMBER], other) for own, other in tails)
         and all(torch.equal(own, other) for own, other in positions)
     )
+
+
+def counts_right(count: Callable[..., None], dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether the histogram of magnitudes is that of torch's operators."""
+    given, p = _given(dtype, device)
+    own, expected = Histogram(WORKERS, device), Histogram(WORKERS, device)
+    count(*_table(given), own)
+    count_pieces([Input(given.segment._replace(rows=p))], expected)
+    return all(map(torch.equal, own.magnitudes, expected.magnitudes))
 
 
 def _given(dtype: torch.dtype, device: torch.device) -> tuple[Input, Tensor]:

@@ -12,11 +12,14 @@ from few_digits import DEVICE, few_digits
 from compressors.api import Input, Segment
 from compressors.kernels.cpu.backend import CpuKernels
 from compressors.kernels.reference import Backend
+from compressors.parts import magnitudes
+from compressors.parts.magnitudes import Histogram
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 
-from compressors.kernels.gpu import reading
+from compressors.kernels.gpu import reading, trial
 from compressors.kernels.gpu.backend import GpuKernels
+from compressors.kernels.gpu.table import DeviceTable
 
 interpreter.install()
 KERNELS, REFERENCE, CPU = GpuKernels(), Backend(), CpuKernels()
@@ -67,6 +70,41 @@ def test_a_tail_without_room_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     found = KERNELS.survey(inputs(torch.float32), np.zeros(6), np.full(6, 1), False)
     assert [len(tail) for tail in found.tails] == [0, 0, 0, 0, 1, 1]
     assert np.isinf(found.floors[:4]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_magnitudes_are_counted_in_the_groups_of_the_reference(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words are full after some pieces, also of an earlier step, and hold few groups at a time."""
+    monkeypatch.setattr(magnitudes, "PIECE", 4096)
+    monkeypatch.setattr(magnitudes, "FULL", 5200)
+    monkeypatch.setattr(reading, "GROUPS", 2)
+    own, expected = Histogram(WORKERS, DEVICE), Histogram(WORKERS)
+    for value in (float("nan"), float("inf"), 1e-40):
+        given = inputs(dtype)
+        given[0].segment.rows[1, 4099] = value
+        KERNELS.count_magnitudes(given, own)
+        REFERENCE.count_magnitudes(on_cpu(given), expected)
+        assert own.filled.tolist() == expected.filled.tolist()
+        assert torch.equal(own.words.cpu(), expected.words)
+        assert all(torch.equal(a.cpu(), b) for a, b in zip(own.flushed, expected.flushed, strict=True))
+    assert own.magnitudes.counts.sum().item() == 3 * WORKERS * sum(map(sum, LAYERS))
+
+
+def test_the_trial_notices_wrong_counts() -> None:
+    def wrong(table: DeviceTable, factor: torch.Tensor, histogram: Histogram) -> None:
+        reading.add_magnitudes(table, 2 * factor, histogram)
+
+    assert trial.counts_right(reading.add_magnitudes, torch.float32, torch.device(DEVICE))
+    assert not trial.counts_right(wrong, torch.float32, torch.device(DEVICE))
+
+
+def on_cpu(given: list[Input]) -> list[Input]:
+    return [
+        each._replace(segment=each.segment._replace(rows=each.segment.rows.cpu()), memory=each.memory.cpu())
+        for each in given
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

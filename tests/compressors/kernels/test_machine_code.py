@@ -64,6 +64,8 @@ LEVELS = {  # fp32, compute capability 9.0
     "count_large": Level(89, 2, 0),
     "list_large": Level(128, 1, 0),
     "pack_signs": Level(192, 1, 0),
+    "count": Level(32, 0, 0),
+    "flush": Level(72, 19, 12),
     "draw": Level(28, 0, 0),
     "sum_up, 0": Level(32, 1, 0),
     "scale_parts, 0": Level(74, 5, 0),
