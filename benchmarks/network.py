@@ -1,6 +1,6 @@
 """Steps of data-parallel training over throttled links, beside the predicted steps and break-even.
 
-    sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 6]
+    sudo .venv/bin/python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 6]
         [--methods METHOD[,KEY=VALUE ...] ...] [--set KEY=VALUE ...] [--runs FOLDER ...] [--to FILE.md]
 
 Every host is a network namespace on this machine with one process, one worker and one thread on one core,
@@ -314,7 +314,9 @@ def main(words: list[str] | None = None) -> int:
         return lines
 
     return write(
-        head("Steps over throttled links", "sudo python benchmarks/network.py", words), page, options.to
+        head("Steps over throttled links", "sudo .venv/bin/python benchmarks/network.py", words),
+        page,
+        options.to,
     )
 
 

@@ -1,6 +1,7 @@
 """Link bytes charged by the communicator, compared with the counters of the hosts' network interfaces.
 
-    sudo python benchmarks/wire.py [--hosts 2 4] [--scopes layer global] [--methods NAME ...] [--to FILE.md]
+    sudo .venv/bin/python benchmarks/wire.py [--hosts 2 4] [--scopes layer global] [--methods NAME ...]
+        [--to FILE.md]
 
 Every host is a network namespace on this machine with one process and one worker, which reduces gradients of
 ResNet-18's size with every method: by both values of trainer.reduction, by gathers of equal and of different
@@ -205,7 +206,7 @@ def main(words: list[str] | None = None) -> int:
             beyond.extend(further)
         return lines
 
-    top = head("Whether link bytes are the network's", "sudo python benchmarks/wire.py", words)
+    top = head("Whether link bytes are the network's", "sudo .venv/bin/python benchmarks/wire.py", words)
     return write(top, page, options.to) or int(bool(beyond))
 
 
