@@ -20,10 +20,9 @@ REFUSED = {  # words: the end of the line, or a part of it
     "feedback=false": "none, got false; did you mean feedback=none?",
     "local.outer.lr=1": "this choice of local has no settings; --help lists the others",
     "data.root=x": "Could not override 'data.root': digits reads no files",
-    "hydra/sweeper=optuna": "Could not find 'hydra/sweeper/optuna', which needs its plugin: pip install "
-    "hydra-optuna-sweeper",
+    "hydra/sweeper=optuna": "Could not find 'hydra/sweeper/optuna': There are basic",
     "+sweeps=smoke seed=0": "this is a sweep over compressor: put -m first, or type one value each",
-    "-m +sweeps=wandb/smoke": "sweeps/wandb/smoke is for the agents of Weights & Biases: use wandb sweep",
+    "-m +sweeps=wandb/lambda": "sweeps/wandb/lambda is for the agents of Weights & Biases: use wandb sweep",
     f"-m compressor=random_k,none {SHARED}": "compressor.shared has no effect with any of the compressors",
     f"-m {SHARED} seed=0,1": "Could not override 'compressor.shared'",
     f"+sweeps=smoke compressor=random_k {SHARED}": "Could not override 'compressor.shared'",

@@ -1,14 +1,11 @@
-"""Searches by Hydra's sweepers: refusals, and a search by Optuna if it is installed."""
+"""Searches: what Hydra's sweepers and an agent of W&B may start, and how a stopped process ends."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from command_line import ROOT, TIMEOUT_SECONDS, command
 
 from trainers.config.searches import check_search
@@ -50,52 +47,3 @@ def test_a_stopped_process_ends_by_the_signal_under_an_agent(agent: bool) -> Non
     variables = {**os.environ, **({"WANDB_SWEEP_ID": "s"} if agent else {})}
     ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=variables, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == (-15 if agent else 143)
-
-
-def search(output: Path, *words: str) -> subprocess.CompletedProcess:
-    fixed = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "experiment=quick", "trainer.steps=12"]
-    fixed += ["tracker=wandb", "tracker.mode=offline", "tracker.byte_budget=1e5", f"output={output}"]
-    return subprocess.run(
-        [sys.executable, "run.py", "-m", *fixed, "budget.density=tag(log, interval(0.001, 0.1))", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
-
-
-@pytest.mark.slow
-def test_optuna_searches_for_the_objective(tmp_path: Path) -> None:
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="hydra-optuna-sweeper is not installed")
-    done = search(tmp_path, "tracker.objective=test/accuracy", "hydra.sweeper.direction=maximize")
-    assert done.returncode == 0, done.stderr
-    found: dict[float, Any] = {}
-    for path in tmp_path.glob("*/*/summary.json"):
-        density = yaml.safe_load((path.parent / "config.yaml").read_text())["compressor"]["density"]
-        found[density] = Objective("test/accuracy", 1e5).value(json.loads(path.read_text()))
-    assert len(found) == 3
-    best = yaml.safe_load((tmp_path / ".multirun/optimization_results.yaml").read_text())
-    assert best["best_value"] == max(found.values())
-    assert found[best["best_params"]["budget.density"]] == best["best_value"]
-
-
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
-        (["hydra.sweeper.direction=maximize"], "needs an objective"),
-        (["tracker.objective=test/accuracy"], "hydra.sweeper.direction=maximize"),
-        (
-            ["hydra.sweeper.custom_search_space=os.system"],
-            "hydra.sweeper must not name code, got 'os.system'",
-        ),
-        (
-            ["hydra.sweeper.sampler._target_=os.system"],
-            "hydra.sweeper must not name code, got 'os.system'",
-        ),
-    ],
-)
-def test_a_search_that_is_no_good_is_refused(words: list[str], rule: str, tmp_path: Path) -> None:
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="hydra-optuna-sweeper is not installed")
-    refused = search(tmp_path / "o", *words)
-    assert refused.returncode == 1 and rule in refused.stderr
-    assert refused.stderr.startswith("error: ") and not (tmp_path / "o").exists()

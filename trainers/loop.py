@@ -8,7 +8,7 @@ from trainers.checkpoint.state import TrainingState
 from trainers.parts import RecordLog
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.autolrs_controller import AutoLRSController
-from trainers.schedules.learning_rate import LearningRateController, ScheduleController
+from trainers.schedules.learning_rate import ScheduleController
 from trainers.step.advance import Advance
 from trainers.step.gradients import NonFiniteGradientError, require_finite_weights
 from trainers.step_log import StepLog
@@ -67,7 +67,7 @@ def _controller(
     advance: Advance,
     records: RecordLog,
     checkpoints: Checkpoints | None,
-) -> LearningRateController:
+) -> ScheduleController | AutoLRSController:
     if not isinstance(training.schedule, AutoLRS):
         return ScheduleController(training.factor_at, state, training.num_steps)
 

@@ -22,7 +22,7 @@ from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule, factor_at
 from trainers.settings import TrainerSettings
 from trainers.step import forward
-from trainers.step.explicit import ExplicitStep, GradientStep, sees_faults
+from trainers.step.explicit import ExplicitStep, sees_faults
 from trainers.step.forward import Loss, in_precision
 from trainers.step.gradients import AnalyticGradients, GradientSource, WorkerGradients
 from trainers.step.layout import Layout
@@ -174,7 +174,7 @@ class Training:
         size, precision = self.settings.evaluation_batch_size, self.settings.precision
         return evaluate(model, self.dataset, self.communicator, size, precision)
 
-    def _gradient_step(self, ledger: Ledger, reducer: Reducer) -> GradientStep:
+    def _gradient_step(self, ledger: Ledger, reducer: Reducer) -> ExplicitStep | OverlappedStep:
         model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
         settings = self.settings
         gradients: GradientSource

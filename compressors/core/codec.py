@@ -71,23 +71,13 @@ class Plan(NamedTuple):
     needs_contraction: bool  # whether residuals grow under the feedback unless ||x - C(x)|| < ||x||
 
 
-class Codec:
-    """C: maps one worker's vector to a payload, and a payload to a vector.
-
-    A method is a frozen dataclass of its settings that extends this class. It defines ``payload`` and
-    ``encode`` and, if it has any, ``traits`` and ``error_bound``. A quantiser also defines ``add``. The
-    defaults of all other members suit most methods.
-    """
+class Method:
+    """Members that codecs and reducers have in common; the defaults suit most methods."""
 
     examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
     usual_feedback = "ef"  # the feedback that its yaml chooses, for scripts
     # The host's waits for a GPU in a step, with and without kernels, as formulas of docs/gpu.md; which step
     waits: tuple[str, str, str] = ("1", "1 + G", "")
-
-    @property
-    def payload(self) -> PayloadType:
-        """The class of the payloads that ``encode`` returns."""
-        raise NotImplementedError
 
     @property
     def traits(self) -> Traits:
@@ -100,8 +90,29 @@ class Codec:
 
     @property
     def uses_learning_rate(self) -> bool:
-        """Whether the payload depends on the learning rate of the step."""
+        """Whether what is sent depends on the learning rate of the step."""
         return False
+
+    def check(self, plan: Plan) -> None:
+        """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
+
+    def init(self, segments: list[Segment]) -> State:
+        """The state before the first step; later ones have the same names, shapes and dtypes."""
+        return ()
+
+
+class Codec(Method):
+    """C: maps one worker's vector to a payload, and a payload to a vector.
+
+    A method is a frozen dataclass of its settings that extends this class. It defines ``payload`` and
+    ``encode`` and, if it has any, ``traits`` and ``error_bound``. A quantiser also defines ``add``. The
+    defaults of all other members suit most methods.
+    """
+
+    @property
+    def payload(self) -> PayloadType:
+        """The class of the payloads that ``encode`` returns."""
+        raise NotImplementedError
 
     def encode(self, x: Tensor, step: Step) -> Any:
         """Return the payload of ``x`` [d] and leave x - C(x) in ``x``.
@@ -165,13 +176,6 @@ class Codec:
     def for_model(self, num_parameters: int) -> Self:
         """The same method with all settings that depend on D = ``num_parameters`` filled in."""
         return self
-
-    def check(self, plan: Plan) -> None:
-        """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
-
-    def init(self, segments: list[Segment]) -> State:
-        """The state before the first step; later ones have the same names, shapes and dtypes."""
-        return ()
 
     def choose(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator

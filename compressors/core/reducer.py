@@ -1,14 +1,13 @@
 """Reducers, which map all workers' segments to the mean of their C(p), and wrappers around reducers."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from torch import Tensor
 
-from compressors.core.codec import Compressed, Plan, Traits
+from compressors.core.codec import Compressed, Method, Plan, Traits
 from compressors.core.communicator import Communicator
 from compressors.core.segments import Input, Segment, State, Step
-from compressors.parts.knob import Knob
 
 
 class Reduced(NamedTuple):
@@ -19,22 +18,8 @@ class Reduced(NamedTuple):
     compressed: dict[str, Compressed]
 
 
-class Reducer:
+class Reducer(Method):
     """Maps all workers' segments to the mean of their C(p). State is passed in and out."""
-
-    examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
-    usual_feedback = "ef"  # the feedback that its yaml chooses, for scripts
-    # The host's waits for a GPU in a step, with and without kernels, as formulas of docs/gpu.md; which step
-    waits: tuple[str, str, str] = ("1", "1 + G", "")
-
-    @property
-    def traits(self) -> Traits:
-        return Traits()
-
-    @property
-    def knob(self) -> Knob | None:
-        """The setting that changes the bytes; None if there is none."""
-        return None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -51,11 +36,6 @@ class Reducer:
         """Whether entries that were not sent are kept and sent later."""
         return False
 
-    @property
-    def uses_learning_rate(self) -> bool:
-        """Whether the vectors to send depend on the learning rate of the step."""
-        return False
-
     def layers(self) -> Iterator["Reducer"]:
         """This reducer and its inner reducers, from the outside in."""
         yield self
@@ -65,16 +45,9 @@ class Reducer:
         """The reducer inside all wrappers."""
         return list(self.layers())[-1]
 
-    def check(self, plan: Plan) -> None:
-        """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
-
     def note(self, learning_rate: float) -> str:
         """One line to print before a training with this base rate; empty for none."""
         return ""
-
-    def init(self, segments: list[Segment]) -> State:
-        """The state before the first step; later ones have the same names, shapes and dtypes."""
-        return ()
 
     def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
         """p of each segment, the compressor's input, for observers; no sum is computed in place."""

@@ -33,7 +33,7 @@ def coding(kind: str, train: Sequence[str], vocabulary_size: int | None, tokeniz
 
     ``byte`` has 256 ids. ``bpe`` has ``vocabulary_size`` (default 8,000) byte pairs, trained on ``train``.
     ``word`` has the ``vocabulary_size`` most frequent words of ``train``, or all if None; other words are
-    ``<unk>``. Raises ``ValueError`` for another kind or an invalid size, and for bpe without tokenizers.
+    ``<unk>``. Raises ``ValueError`` for another kind or an invalid size.
     """
     if kind not in KINDS:
         raise ValueError(f"data.tokens must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -71,15 +71,11 @@ def _byte_pairs(train: Sequence[str], size: int) -> Coding:
 
     ``size`` includes the 256 bytes; a short text has fewer pairs to merge.
     """
-    try:
-        from tokenizers import Tokenizer
-        from tokenizers.models import BPE
-        from tokenizers.pre_tokenizers import ByteLevel
-        from tokenizers.trainers import BpeTrainer
-    except ImportError as error:
-        raise ValueError(
-            "data.tokens=bpe needs tokenizers, which is not installed: pip install -e '.[lab]'"
-        ) from error
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+    from tokenizers.trainers import BpeTrainer
+
     tokenizer: Any = Tokenizer(BPE())
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     trainer = BpeTrainer(vocab_size=size, initial_alphabet=ByteLevel.alphabet(), show_progress=False)

@@ -66,17 +66,7 @@ def names(runs: Sequence[Run], bits: str) -> dict[str, Any]:
         "PROBLEMS": PROBLEMS,
         "of_method": groups,
         "compared": list(compared(runs)),
-        "experiments": map(experiment, runs),
-        "commits": sorted(
-            {f"{(run.commit or 'unknown')[:10]}{' (modified)' * run.modified}" for run in runs}
-        ),
-        "machines": sorted({machine(run.environment) for run in runs if run.environment}),
     }
-
-
-def machine(environment: dict[str, Any]) -> str:
-    torch = environment.get("packages", {}).get("torch")
-    return f"{environment.get('processor')}, {environment.get('cores')} cores, torch {torch}"
 
 
 def experiment(run: Run, separator: str = " ") -> str:

@@ -13,7 +13,7 @@ from compressors.encoding.settings import Encoding
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.comm.nodes import nodes_of
-from trainers.step.explicit import ExplicitStep, GradientStep
+from trainers.step.explicit import ExplicitStep
 from trainers.step.gradients import WorkerGradients
 from trainers.step.layout import Layout
 from trainers.step.ledger import Ledger
@@ -102,7 +102,7 @@ def train(
     senders.declare_kinds(reducer.kinds)
     ledger = Ledger(layout, senders, reducer, nodes)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
-    step: GradientStep
+    step: ExplicitStep | OverlappedStep
     if isinstance(reducer, NoCompression) and scope == "layer" and processes == workers and nodes is None:
         several = {"bucket_megabytes": 1e-3}  # several buckets; the network's parameters have 3 kB
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)

@@ -16,9 +16,10 @@ from trainers.comm.communicator import Communicator
 from trainers.diagnostics.probe import Probe
 from trainers.files.files import printable
 from trainers.files.plain import Record
-from trainers.step.explicit import GradientStep
+from trainers.step.explicit import ExplicitStep
 from trainers.step.ledger import Ledger
 from trainers.step.local import PseudoGradients
+from trainers.step.overlapped import OverlappedStep
 
 Tensors = dict[str, Tensor]
 FRESH: Skeleton = {"list": []}  # the state of a loss before its first batch
@@ -64,7 +65,7 @@ class TrainingState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    gradient_step: GradientStep
+    gradient_step: ExplicitStep | OverlappedStep
     ledger: Ledger
     average: RunningAverage | None
     communicator: Communicator

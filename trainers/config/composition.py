@@ -89,8 +89,6 @@ def hydra_message(error: Exception) -> str:
     """An error of Hydra, its plugins or joblib in one line."""
     if isinstance(error, BrokenProcessPool):
         return "a process of the launcher was killed; the same command runs the remaining jobs"
-    if str(error).startswith("No trials are completed"):  # Optuna
-        return "no job of the search has finished"
     if not isinstance(error, HydraException):  # Hydra raises many types for malformed overrides and files
         return one_line(error)
     messages = [one_line(e) for e in (error, error.__cause__) if e is not None and str(e)]

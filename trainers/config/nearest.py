@@ -11,12 +11,6 @@ from trainers.files.plain import Config
 from trainers.identity.effects import paths, without_effect
 
 _OTHER_NAMES = {"lambda": "threshold", "learning_rate": "lr", "k": "density"}
-_PLUGINS = {  # configs of Hydra's plugins, and the packages that install them
-    "hydra/sweeper/optuna": "hydra-optuna-sweeper",
-    "hydra/launcher/joblib": "hydra-joblib-launcher",
-    "hydra/launcher/submitit_local": "hydra-submitit-launcher",
-    "hydra/launcher/submitit_slurm": "hydra-submitit-launcher",
-}
 _CUTOFF = 0.7  # least ratio of difflib for a suggestion
 
 
@@ -76,8 +70,6 @@ def refusal_of_choice(path: str, options: Iterable[str]) -> str:
     depth = 2 if parts[0] == "hydra" else 1
     group, name = "/".join(parts[:depth]), "/".join(parts[depth:])
     known = sorted({*options, *config_names(group)})
-    if path in _PLUGINS:
-        return f"Could not find '{path}', which needs its plugin: pip install {_PLUGINS[path]}"
     near = nearest(name, known)
     inside = [option for option in known if option.startswith(f"{name}/")]
     sign = "+" if group == "sweeps" else ""

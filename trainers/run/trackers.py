@@ -6,39 +6,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from trainers.config.destinations import DESTINATIONS, IF_INSTALLED, NONE, is_installed
 from trainers.files.atomic import replacing, write_all
 from trainers.files.goals import Objective
 from trainers.files.plain import Config, Record
 from trainers.run.tensorboard_tracker import TensorBoard
+from trainers.run.terminal import Terminal
 from trainers.run.wandb_tracker import WeightsAndBiases, wandb_settings
 
 Summary = Mapping[str, object]  # of a run
 
 
-class Tracker(Protocol):
-    """One destination of records."""
-
-    def log(self, record: Record) -> None:
-        """Take one record; ``step`` never decreases from one to the next."""
-
-    def finish(self, summary: Summary | None) -> None:
-        """Close the destination; ``summary`` is None if the run did not finish."""
-
-
-class ExternalTracker(Tracker, Protocol):
-    """A destination in addition to the run folder's files, which a config names."""
-
-    @property
-    def sync_command(self) -> str | None:
-        """The command that uploads an offline run; None if nothing is to be uploaded."""
-
-    def fail(self, reason: str) -> None:
-        """Record the reason of a failure; called before ``finish(None)``."""
-
-
+# A destination in addition to the run folder's files, which a config names
+ExternalTracker = WeightsAndBiases | TensorBoard
 OpenTracker = Callable[..., Sequence[ExternalTracker]]
 
 
@@ -46,7 +27,7 @@ OpenTracker = Callable[..., Sequence[ExternalTracker]]
 class Trackers:
     """All destinations of one run, used as one; there are none in processes other than the first."""
 
-    destinations: Sequence[Tracker] = ()
+    destinations: Sequence["JsonLines | Terminal | ExternalTracker"] = ()
     external: Sequence[ExternalTracker] = ()  # those that the config names
     lines: "JsonLines | None" = None
 

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from compressors.core.checks import LARGEST, is_real, require
 from trainers.checkpoint.state import TrainingState
@@ -15,24 +14,6 @@ _LOOKED_AT = 100_000  # evenly spaced steps at which a schedule is checked befor
 _MOST_EPOCHS = 2_000_000  # limit on the number of checked epochs
 
 
-class LearningRateController(Protocol):
-    """Interface for the learning rate of every step."""
-
-    needs_losses: bool  # whether it needs the loss of every step, also of steps without a record
-
-    def steps_left(self) -> int:
-        """Upper bound of the remaining steps."""
-
-    def factor(self) -> float:
-        """Factor on the base learning rates in the next step; a search for the factor may take steps."""
-
-    def observe(self, loss: float | None) -> None:
-        """Report a finished step with its mean loss, if known."""
-
-    def summary(self) -> dict[str, float]:
-        """Metrics for the summary at the end of the training."""
-
-
 @dataclass(eq=False)
 class ScheduleController:
     """A factor from a schedule over ``num_steps`` steps; ``factor_of`` gives that of a step."""
@@ -40,7 +21,7 @@ class ScheduleController:
     factor_of: Callable[[int], float]
     state: TrainingState
     num_steps: int
-    needs_losses: bool = field(default=False, init=False)
+    needs_losses: bool = field(default=False, init=False)  # of every step, also of steps without a record
 
     def steps_left(self) -> int:
         return self.num_steps - self.state.step

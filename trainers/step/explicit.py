@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,39 +34,12 @@ class Reduction(NamedTuple):
     fault: int | None  # of this process, for ``raise_together``; None: gradients were checked before
 
 
-class GradientStep(Protocol):
-    """Writes the mean of C(p) to every ``.grad``, and records its segments in the ledger."""
-
-    state: State  # the reducer's state; tensors are [W, ...]
-
-    @property
-    def reducer(self) -> Reducer:
-        """The reducer that computes the mean."""
-
-    @property
-    def measured(self) -> Mapping[str, float]:
-        """Metrics of the last step with ``measure``, for its record."""
-
-    @property
-    def carries(self) -> list[list[Carry]]:
-        """State of each local worker's loss between batches, per micro-batch."""
-
-    def run(
-        self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
-    ) -> Reduction:
-        """Compute and reduce the local workers' gradients; the caller closes the step in the ledger.
-
-        ``epoch`` is the fractional epoch before the step. ``measure`` requests the losses. Raises
-        ``NonFiniteGradientError`` on all processes if a check before the reduction finds a gradient that is
-        not finite.
-        """
-
-
 @dataclass(eq=False)
 class ExplicitStep:
     """All gradients first, then one reduction; for any number of workers per process and any scope.
 
-    With nodes in the ledger the reducer gets their means, and ``communicator`` is that across the nodes.
+    ``run`` writes the mean of C(p) to every ``.grad``, and records its segments in the ledger. With nodes
+    in the ledger the reducer gets their means, and ``communicator`` is that across the nodes.
     """
 
     workers: GradientSource
@@ -80,20 +53,28 @@ class ExplicitStep:
     def __post_init__(self) -> None:
         segments, nodes = self.workers.segments, self.ledger.nodes
         with torch.inference_mode():
-            self.state = self.reducer.init(segments if nodes is None else nodes.first(segments))
+            self.state: State = self.reducer.init(segments if nodes is None else nodes.first(segments))
         self.num_segments = len(self.workers.segments)
 
     @property
     def measured(self) -> Mapping[str, float]:
+        """Metrics of the last step with ``measure``, for its record."""
         return self.workers.measured
 
     @property
     def carries(self) -> list[list[Carry]]:
+        """State of each local worker's loss between batches, per micro-batch."""
         return self.workers.carries
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Reduction:
+        """Compute and reduce the local workers' gradients; the caller closes the step in the ledger.
+
+        ``epoch`` is the fractional epoch before the step. ``measure`` requests the losses. Raises
+        ``NonFiniteGradientError`` on all processes if a check before the reduction finds a gradient that is
+        not finite.
+        """
         started = now(self.layout.device)
         losses, segments = self.workers.compute(batches, step, measure), self.workers.segments
         if self.ledger.nodes is not None:

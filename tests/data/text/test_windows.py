@@ -1,7 +1,6 @@
 """Windows of a text: their tokens and bytes, bits per byte, text files, refusals."""
 
 import math
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -159,12 +158,6 @@ def test_bad_settings_are_refused(settings: dict, message: str, tmp_path: Path) 
     error = FileNotFoundError if settings.get("files") == ["b.txt"] else ValueError
     with pytest.raises(error, match=message):
         text(**{"files": ["a.txt"], "root": str(tmp_path)} | settings)
-
-
-def test_byte_pairs_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ValueError, match=r"data.tokens=bpe needs tokenizers, which is not installed: pip"):
-        build(tokens="bpe")
 
 
 def test_other_corpora_have_windows_too(tmp_path: Path) -> None:
