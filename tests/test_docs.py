@@ -135,6 +135,7 @@ def test_the_paper_at_a_glance_has_presets_and_commands_that_exist_and_numbers_w
     assert len(ours) == 11 and [word for word in ours if f" {word} " not in convex] == []
 
 
+@pytest.mark.slow
 def test_the_leagues_interactive_page_has_the_numbers_of_its_tables_and_commands_of_today() -> None:
     """One command of each method is checked; the others differ in numbers and task."""
     table = (ROOT / "results/pages/league/league.md").read_text()

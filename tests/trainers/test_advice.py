@@ -160,13 +160,13 @@ def test_a_config_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_the_computation_of_local_steps_is_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """H = 8 in 2 fragments, as an experiment may set them: a step of the training has 4 local steps."""
+    """As with H = 8 in 2 fragments, which an experiment may set: a step of the training has 4 local steps."""
     times = {"time/gradient_seconds": 0.75, "time/update_seconds": 0.25}
     step = SimpleNamespace(times=lambda: times)
     monkeypatch.setattr(program, "Advance", lambda *_: lambda factor, measure: step)
     parts = {"new_state": lambda: None, "loader": None, "communicator": None, "model": torch.nn.Identity()}
-    for local, expected in ((None, 1.0), (LocalSteps(steps=8, fragments=2), 0.25)):
-        assert program.compute_seconds(SimpleNamespace(**parts, local=local), 1) == expected
+    for count, expected in ((1, 1.0), (LocalSteps(steps=8, fragments=2).steps_at_once, 0.25)):
+        assert program.compute_seconds(SimpleNamespace(**parts, steps_at_once=count), 1) == expected
 
 
 def test_a_config_that_is_none_is_refused() -> None:
