@@ -115,11 +115,14 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     scopes = {kind: own for kind, own in small.items() if kind[1] in (NONE, "top_k")}
     scoped = [run for own in scopes.values() for run in own.values()]
     seeded = [run for run in fed if run.seed != TUNING_SEED]
+    told["networks"] = {"": fed} | {
+        network: [run for run in of[OWN] if run.subject.startswith(f"{DENSITY}{network}-")]
+        for network in ("gpt", "transformer")
+    }
     told |= {"trained": [run for own in small.values() for run in own.values()] + seeded}
     told |= {"scoped": scoped, "scopes": scopes}
+    told["networks"] = {name: _by_feedback(own) for name, own in told["networks"].items() if own}
     told["fed"] = by_key(seeded, _feedback_of)
-    told["rates"] = sorted({rate_of(run) for run in fed})
-    told["fed_at"] = {(_feedback_of(run), rate_of(run)): run for run in fed if run.seed == TUNING_SEED}
     told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
     told["correlated"].append(correlations(alike_methods(small), [*MEASURES_OF_SMALL, *NOT_IN_LEAGUE]))
     told["in_detail"] = (*NOT_IN_LEAGUE, XI)
@@ -195,7 +198,16 @@ def small_pairs(small: Mapping[tuple[str, str, str], Seeds]) -> list[Pair]:
 
 
 def _feedback_of(run: Run) -> str:
-    return run.subject.removeprefix(FEEDBACK)
+    return run.subject.rpartition("-")[2]
+
+
+def _by_feedback(runs: Sequence[Run]) -> dict[str, Any]:
+    """Rates that were tried, the run of the tuning seed by feedback and rate, and the others by feedback."""
+    return {
+        "rates": sorted({rate_of(run) for run in runs}),
+        "at": {(_feedback_of(run), rate_of(run)): run for run in runs if run.seed == TUNING_SEED},
+        "fed": by_key([run for run in runs if run.seed != TUNING_SEED], _feedback_of),
+    }
 
 
 def _keeps_error(own: Sequence[Run]) -> bool:
