@@ -54,8 +54,9 @@ def split(
     ``targets`` is [N] int64 with N >= workers. ``iid`` shuffles the samples and cuts them into n parts
     whose sizes differ by at most one. ``contiguous`` cuts the samples in file order. ``by_label`` sorts
     them by label first, so that a worker has few labels. ``dirichlet`` divides the samples of each label
-    over the workers in proportions drawn from Dirichlet(alpha) (Hsu et al., 2019,
-    https://arxiv.org/abs/1909.06335); a smaller alpha makes the workers differ more. If a worker gets no
+    over the workers in proportions drawn from Dirichlet(alpha) (Yurochkin et al., 2019,
+    https://arxiv.org/abs/1905.12022); a smaller alpha makes the workers differ more, also in their number of
+    samples, unlike the split of Hsu et al., 2019, https://arxiv.org/abs/1909.06335. If a worker gets no
     sample, one sample is moved to it from the largest shard. Raises ``ValueError`` for more workers than
     samples.
     """

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,6 +77,12 @@ class ShardLoader:
     samplers: list[ShardSampler]  # of the local workers
     epochs_per_step: float  # epochs per step of all n workers
     tokens_per_step: float | None = None  # of one worker, if a sample has tokens
+    sizes: tuple[int, int] = (0, 0)  # of the smallest and of the largest shard
+
+    def facts(self) -> dict[str, Any]:
+        """Samples per worker, if they differ by more than one. The workers' means count equally."""
+        fewest, most = self.sizes
+        return {"samples_per_worker": f"{fewest} to {most}"} if most > fewest + 1 else {}
 
     def batches(self, step: int) -> list[Batch]:
         """W batches, determined by ``step`` alone."""
@@ -137,4 +144,5 @@ def shard_loader(
     tokens = None
     if tokens_per_sample is not None:
         tokens = tokens_per_sample * (batch_size or len(targets) / workers)
-    return ShardLoader(read, local_workers, own, epochs_per_step, tokens)
+    sizes = min(map(len, shards)), max(map(len, shards))
+    return ShardLoader(read, local_workers, own, epochs_per_step, tokens, sizes)

@@ -190,6 +190,9 @@ def _pretrained(
             f"model.pretrained={name}: the vocabulary must be the pretrained model's: {words} units in "
             f"config.json, {vocabulary_size} in the data"
         )
+    more = [name for name in report["unexpected_keys"] if ".encoder.layer." in f".{name}"]
+    if more:
+        raise ValueError(f"model.pretrained={name} has more layers than config.json, such as {min(more)}")
     missing = sorted(set(report["missing_keys"]) - _NEW_LAYERS)
     if missing:
         raise ValueError(f"model.pretrained={name} lacks {len(missing)} parameters, such as {missing[0]}")

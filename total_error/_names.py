@@ -103,5 +103,8 @@ def claim() -> None:
 
 
 def _leads_here(name: str) -> bool:
-    spec = importlib.util.find_spec(name)
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a module that was made by hand has no spec
+        return False
     return spec is not None and spec.origin == str(OWN.parent / name / "__init__.py")

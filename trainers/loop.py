@@ -29,10 +29,12 @@ def run(training: Training, records: RecordLog, checkpoints: Checkpoints | None 
         require_fit(state, checkpoints.start, training.loader, training.carries_after)
         state.restore(checkpoints.start)
         checkpoints.start = None  # frees its memory
+    is_fresh = state.step == 0 and not state.search  # the controller fills ``search``
     controller = _controller(training, state, advance, records, checkpoints)
     log = StepLog(training, state, advance, records.log, every_loss=controller.needs_losses)
     training.model.train()
-    log.start()
+    if is_fresh:
+        log.start()
     while controller.steps_left() > 0:
         factor = controller.factor()  # on the base learning rates
         is_last = controller.steps_left() == 1

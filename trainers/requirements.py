@@ -71,6 +71,11 @@ def _require_local_steps(training: Training) -> None:
             if is_chosen:
                 raise ValueError(f"local.fragments={local.fragments} cannot be combined with {what}")
         fragments_of(training.layout.sizes, local.fragments)
+        if training.num_steps < local.fragments:
+            raise ValueError(
+                f"local.fragments must be at most the number of steps, {training.num_steps}, got "
+                f"{local.fragments}: some layers would never be exchanged"
+            )
     combinations = {
         "trainer.nonfinite=skip: the moments of the local steps have changed already": (
             settings.nonfinite == "skip"

@@ -50,10 +50,8 @@ class StepLog:
 
     def start(self) -> None:
         """Record the model's diagnostics before the first step."""
-        state = self.state
-        found = self._model_diagnostics() if state.step == 0 and not state.search else {}
-        if found:
-            self.log(state.note({"step": 0, "epoch": 0.0, **found}))
+        if found := self._model_diagnostics():
+            self.log(self.state.note({"step": 0, "epoch": 0.0, **found}))
 
     def expect_step(self, is_last: bool) -> bool:
         """Choose the content of the next step's record; return whether its losses are requested."""

@@ -31,8 +31,10 @@ class ThresholdWatch:
         if self.has_warned or (0 <= passed < 1 - 1e-6 and not is_short_run):
             return
         steps = self.state.ledger.steps - self._steps
-        # An epoch of one step is not checked: error feedback may send its entries in later steps. After a
-        # trial of a learning rate, the epoch is smaller than before.
+        # Error feedback may send a step's entries in later steps, so epochs of one step are judged together,
+        # at the end. After a trial of a learning rate, the epoch is smaller than before.
+        if 0 < steps <= passed + 1e-6 and not is_last:
+            return
         if passed > 0 and steps > 1:
             self._judge(steps)
         self._begin()

@@ -198,7 +198,7 @@ def window_dataset(
         train=windows.pop("train").full(),
         held_out=windows,
         num_tokens=cut.num_tokens,
-        task=NextInWindow(gives_text_back=tokens != "word"),
+        task=NextInWindow(gives_text_back=tokens != "word" and not lowercase),
         partition=partition,
         extra_facts={"name": corpus.name, "tokens": tokens, "length": length} | extra_facts,
     )

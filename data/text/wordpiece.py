@@ -1,5 +1,6 @@
 """WordPiece, the sub-word units of BERT (Devlin et al., 2019, https://arxiv.org/abs/1810.04805)."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,8 @@ class WordPiece:
         """A vocabulary from its file, one unit per line.
 
         Raises ``FileNotFoundError`` for a missing file, ``ValueError`` with the line number for an empty
-        or repeated unit, and ``ValueError`` for a file that is not UTF-8.
+        or repeated unit, and ``ValueError`` for a file that is not UTF-8 and
+        for a cased vocabulary with ``lowercase``.
         """
         if not path.is_file():
             raise FileNotFoundError(f"no WordPiece vocabulary {path}; set data.vocabulary to another file")
@@ -52,6 +54,11 @@ class WordPiece:
                     f"{path}, line {number}: a unit must be new and not empty, got {unit[:80]!r}"
                 )
             units[unit] = len(units)
+        cased = next((unit for unit in units if unit not in SPECIAL and re.search("[A-Z]", unit)), None)
+        if lowercase and cased is not None:
+            raise ValueError(
+                f"{path}: data.lowercase must be false for a cased vocabulary, which has {cased!r}"
+            )
         try:
             return cls(units=units, lowercase=lowercase)
         except ValueError as error:

@@ -1,5 +1,7 @@
 """Partitions: each sample once, and the sizes and labels of each kind."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from compressors.core.randomness import generator
 from data.partition import PARTITIONS, Sharing, split
+from data.sampler import shard_loader
 
 BALANCED = torch.arange(2000) % 10  # 200 samples of each of 10 labels, in turn
 
@@ -86,6 +89,14 @@ def test_the_work_of_dirichlet_does_not_grow_with_the_number_of_labels_times_sam
     with Work() as work:
         shards_of(targets, 4, "dirichlet")
     assert work.entries < 50 * len(targets)
+
+
+def test_shards_of_other_sizes_are_a_fact() -> None:
+    """Their means count equally, so a sample of a small shard counts more."""
+    for partition, fact in (("iid", {}), ("dirichlet", {"samples_per_worker"})):
+        sharing = Sharing(partition=partition, alpha=0.3 if partition == "dirichlet" else None)
+        loader = shard_loader(list, BALANCED, 7, range(7), None, partial(generator, 0), sharing)
+        assert loader.facts().keys() == set(fact)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)

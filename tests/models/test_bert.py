@@ -8,6 +8,7 @@ import torch
 from configs import resolved
 from glue_files import UNITS
 from random_damage import DAMAGE, damage
+from safetensors.torch import load_file, save_file
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
 from models.bert import SIZES, Classifier, MaskedModel, bert
@@ -147,6 +148,12 @@ def test_what_does_not_fit_pretrained_is_refused(folder: Path, tmp_path: Path) -
     deeper = edited(folder, tmp_path / "deeper", num_hidden_layers=2)
     with pytest.raises(ValueError, match=r"lacks 16 parameters, such as bert\.encoder\.layer\.1"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=deeper)
+    weights = {name: tensor.clone() for name, tensor in load_file(folder / "model.safetensors").items()}
+    more = {name.replace("layer.0", "layer.1"): tensor.clone() for name, tensor in weights.items()}
+    save_file(weights | more, Path(deeper) / "model.safetensors")
+    shallow = edited(Path(deeper), tmp_path / "shallow", num_hidden_layers=1)
+    with pytest.raises(ValueError, match=r"has more layers than config\.json, such as bert\.encoder"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained=shallow)
 
 
 def test_a_folder_without_safetensors_is_refused(folder: Path, tmp_path: Path) -> None:

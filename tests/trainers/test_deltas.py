@@ -179,6 +179,11 @@ def test_tensors_that_are_not_plain_and_an_integer_dtype_are_refused() -> None:
         encode({}, {"x": torch.ones(2, 2).to_sparse()})
     with pytest.raises(ValueError, match=r"^dtype must be a floating-point dtype or None, got torch\.int8$"):
         encode({}, {}, dtype=torch.int8)
+    with pytest.raises(ValueError, match=r"^x must be of a dtype that safetensors has, got torch"):
+        encode({}, {"x": torch.ones(2, dtype=torch.complex128)})
+    conjugate = torch.complex(torch.ones(2), torch.ones(2)).conj()
+    delta = encode({}, {"x": conjugate})
+    assert torch.equal(delta.apply_to({}, delta.base)["x"], conjugate)
 
 
 def test_a_reader_follows_a_writer(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Gradients of workers: independent of the other workers; errors name non-finite gradients."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,7 @@ from torch import nn
 from training import SmallNet, batch_of, flat_of, loss_of
 
 from trainers.comm.communicator import Communicator
-from trainers.step.gradients import NonFiniteGradientError, WorkerGradients, seed_worker
+from trainers.step.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients, seed_worker
 from trainers.step.layout import Layout
 
 
@@ -112,6 +114,22 @@ def test_a_norm_that_overflows_is_a_fault_only_where_it_would_clip_all_away() ->
     assert torch.equal(flat_of(workers), torch.full((1, 2), 1e30))
     with pytest.raises(NonFiniteGradientError, match="worker 0 is not finite"):
         clipped.compute([None], 0)
+
+
+def test_an_analytic_norm_that_overflows_is_a_fault_if_it_would_clip_all_away() -> None:
+    class Steep(nn.Linear):
+        def begin(self, shards: object) -> None:
+            pass
+
+        def worker_gradients(self, batches: object, out: torch.Tensor, measure: bool) -> None:
+            out.fill_(1e30)
+
+    model = Steep(2, 1, bias=False)
+    layout = Layout(dict(model.named_parameters()), "layer")
+    for clip in (None, 1.0):
+        gradients = AnalyticGradients(model, [], layout, Communicator(1), clip_norm=clip)
+        with nullcontext() if clip is None else pytest.raises(NonFiniteGradientError, match="worker 0"):
+            gradients.compute([], 0)
 
 
 @pytest.mark.parametrize("count", [1, 2])

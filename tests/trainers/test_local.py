@@ -237,6 +237,7 @@ def test_fragments_are_of_equal_size_if_possible() -> None:
         (("local.fragments=2",), r"local.fragments must be a divisor of local.steps \(3\)"),
         (("local.delay=3",), "local.delay must be an integer from 0 to 2"),
         (("local.fragments=3", "scope=global"), "scope=global"),
+        (("local.fragments=3", "trainer.steps=2"), "at most the number of steps, 2, got 3: some layers"),
     ],
 )
 def test_what_local_steps_refuse(tmp_path: Path, overrides: tuple[str, ...], words: str) -> None:

@@ -30,8 +30,12 @@ EVERYTHING = (
         (["trainer.epochs=2", "compressor.threshold=100"], [NOTHING]),
         (["trainer.epochs=2", "compressor.threshold=0"], [EVERYTHING]),
         (["trainer.epochs=2", "compressor.threshold=0.01"], []),
+        (
+            ["trainer.batch_size=null", "trainer.steps=5", "compressor.threshold=100"],
+            [NOTHING.replace("12", "5")],
+        ),
     ],
-    ids=["nothing", "everything", "some"],
+    ids=["nothing", "everything", "some", "epochs of one step"],
 )
 def test_a_threshold_that_sends_nothing_or_everything_is_said_once(
     words: list[str], warnings: list[str], tmp_path: Path

@@ -186,7 +186,9 @@ def _seen(name: str, tensor: Tensor, dtype: torch.dtype | None, copy: bool) -> T
     is_plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout == torch.strided
     require(is_plain, name, "a plain dense tensor: gather a sharded one first", type(tensor).__name__)
     is_wide = dtype is not None and tensor.is_floating_point() and tensor.itemsize > dtype.itemsize
-    return tensor.detach().to("cpu", dtype if is_wide else tensor.dtype, copy=copy).contiguous()
+    require(tensor.dtype != torch.complex128, name, "of a dtype that safetensors has", tensor.dtype)
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return plain.to("cpu", dtype if is_wide else tensor.dtype, copy=copy).contiguous()
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:

@@ -193,7 +193,8 @@ class AnalyticGradients:
             losses = self.model.worker_gradients(batches, self.flat, measure)
             if self.clip_norm is not None:
                 norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
-                self.flat.mul_(shrink(norms, self.clip_norm))
+                # An overflowed norm is a fault below: clipping by it would set the gradient to 0.
+                self.flat.mul_(shrink(norms, self.clip_norm).where(norms.isfinite(), torch.nan))
         with np.errstate(over="ignore", invalid="ignore"):
             total = self._entries.sum()  # one pass; an overflow of the sum is detected too
         fault = 0

@@ -102,6 +102,7 @@ def test_words_have_no_bits_per_byte() -> None:
     data = build(tokens="word", vocabulary_size=3)
     sums = data.task.measure(Table(data.num_tokens), data.held_out_batch("test", torch.arange(2)))
     assert data.task.summarise(sums).keys() == {"loss", "perplexity"}
+    assert not build(tokens="byte", lowercase=True).task.gives_text_back
 
 
 def test_workers_share_the_windows_and_read_them_in_random_order() -> None:

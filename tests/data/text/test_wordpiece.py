@@ -70,6 +70,7 @@ def test_agrees_with_transformers(tmp_path: Path) -> None:
         (WORDS, r"vocab\.txt: a WordPiece vocabulary must have .*; no \[PAD\]"),
         ([u for u in UNITS if u != "[MASK]"], r"no \[MASK\]"),
         ([], r"line 1: a unit must be new and not empty"),
+        ([*UNITS, "Paris"], r"vocab\.txt: data\.lowercase must be false for a cased vocabulary, .* 'Paris'"),
     ],
 )
 def test_what_is_no_vocabulary(tmp_path: Path, units: list[str], message: str) -> None:
