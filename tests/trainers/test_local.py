@@ -171,6 +171,13 @@ def test_rates_are_those_of_the_local_steps(tmp_path: Path) -> None:
         built(tmp_path, *ADAMW, *cosine)
 
 
+def test_epochs_that_are_rounded_up_are_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """1,438 samples of 2 workers with 8 a local step: 30 local steps are a third of an epoch."""
+    plain = [word for word in QUICK if not word.startswith("trainer.steps")]
+    train(config_of(tmp_path, *plain, *ADAMW, "compressor=none", "local.steps=30", "trainer.epochs=0.4"))
+    assert "; trainer.epochs=0.4 is rounded up to 0.668 epochs, 2 steps" in capsys.readouterr().out
+
+
 def test_tokens_are_those_of_all_local_steps(tmp_path: Path) -> None:
     training = built(tmp_path, "data=python_docs", "data.objective=windows", "model=gpt")
     (batch, _) = next(training.loader.batches(0))

@@ -93,7 +93,11 @@ def _local_steps(local: LocalSteps, training: "Training") -> str:
     held = num_bytes * len(training.communicator.local_workers)
     fragment = f" and one of {local.fragments} fragments" if local.fragments > 1 else ""
     whole, asked = training.num_steps * training.epochs_per_step, training.settings.epochs
-    longer = f"; whole steps make {whole:.3g} epochs of trainer.epochs={asked:g}" if asked else ""
+    longer = (
+        f"; trainer.epochs={asked:g} is rounded up to {whole:.3g} epochs, {training.num_steps:,} steps"
+        if asked
+        else ""
+    )
     return (
         f"a step is {local.steps_at_once} local steps{fragment}; the weights and moments of the workers in "
         f"a process take {held / 2**20:,.0f} MiB{longer if asked and whole > 1.01 * asked else ''}"
