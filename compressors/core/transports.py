@@ -100,14 +100,16 @@ class SenderMean(AllGather):
         means = []
         for number, (given, own) in enumerate(zip(inputs, compressed, strict=True)):
             codec, of_codec = own.origin
-            total, senders = given.rows.new_zeros(given.size), given.rows.new_zeros(given.size)
+            # Half precision is summed, and senders are counted, in fp32.
+            wide = torch.promote_types(given.rows.dtype, torch.float32)
+            total, senders = given.rows.new_zeros(2, given.size, dtype=wide)
             for worker, payload in enumerate(
                 _one_each(everyones[number], number, lengths, communicator.size)
             ):
                 at = of_codec._replace(worker=worker)
                 codec.add(payload, total, at)
                 senders[codec.positions(payload, given.size, at)] += 1
-            means.append(total.div_(senders.clamp_(min=1)))
+            means.append(total.div_(senders.clamp_(min=1)).to(given.rows.dtype))
         return means
 
 

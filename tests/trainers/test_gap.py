@@ -13,7 +13,7 @@ from skipping import BAD_STEPS, STEPS, Records, Snapshots
 from skipping import trainer as skipping_trainer
 from training import WORKERS
 
-from compressors.api import Step, inputs_of
+from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.chunk_top_k import ChunkTopK
 from compressors.core.codec import Codec
@@ -115,3 +115,14 @@ def test_no_bound_where_the_gap_is_not_the_mean_residual(
         _, state = probe.reduce(inputs, state, Step(0, number), Communicator(4))
     gap, bound = (probe.latest.get(f"diagnostics/{name}", 0) for name in ("gap", "gap_bound"))
     assert (gap <= bound) == has_bound == (bound > 0)
+
+
+def test_the_bound_of_chunks_of_a_matrix_holds() -> None:
+    """A matrix of 64 x 64 entries has one chunk, of which 64 are sent; a vector would have 64 chunks."""
+    codec = ChunkTopK(k=64, chunk=64, aggregation="mean")
+    probe = Probe(build_reducer(codec, 4096, ErrorFeedback), Diagnostics(every=1, gap=Gap()))
+    rows = torch.randn(2, 4096, generator=torch.Generator().manual_seed(0))
+    whole = Segment("a", rows, ((64, 64),))
+    state = probe.init([whole._replace(rows=torch.zeros_like(rows))])
+    probe.reduce(inputs_of([whole]), state, Step(0, 0), Communicator(2))
+    assert 0 < probe.latest["diagnostics/gap"] <= probe.latest["diagnostics/gap_bound"]

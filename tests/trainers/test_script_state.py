@@ -64,7 +64,9 @@ def test_one_worker_continues_what_two_have_saved(found: Found, folder: Path) ->
     state = state_of(network())
     saved = state.empty_state_dict(2)
     dcp.load({"compression": saved}, checkpoint_id=folder, no_dist=True)
+    saved["worker/1/ledger/largest_link_bytes"] += 100
     state.load_state_dict(saved)
+    assert state.ledger.largest_link_bytes[0] == saved["worker/1/ledger/largest_link_bytes"]
     residuals = [result["resumed"]["top_k"]["residual"] for result in found]
     expected = ((residuals[0].double() + residuals[1].double()) / 2).float()
     assert torch.equal(state.state.residual["0.weight"][0], expected)

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from trainers.checkpoint.files import (
     Checkpoint,
     DamagedCheckpointError,
@@ -14,7 +12,7 @@ from trainers.checkpoint.files import (
     read_checkpoint,
     step_folders,
 )
-from trainers.checkpoint.shares import blend, shares
+from trainers.checkpoint.shares import merged, shares
 from trainers.checkpoint.state import FRESH, CheckpointMismatch, Snapshot, WorkerState
 from trainers.comm.agreement import first_text, run_together
 from trainers.comm.communicator import Communicator
@@ -22,7 +20,6 @@ from trainers.files.files import RECORDS, UnreadableFileError, read_config, read
 from trainers.files.plain import Config
 from trainers.identity.identity import Origin, identify
 from trainers.schedules.autolrs import AutoLRS
-from trainers.step.ledger import LARGEST
 from trainers.training import Training
 
 AUTO, NEVER = "auto", "never"
@@ -146,11 +143,10 @@ def redistribute(
     workers = {}
     for new, parts in parts_of.items():
         names = [name for name in old.workers[parts[0][0]].tensors if not name.startswith("memory")]
-        tensors = {}
-        for name in names:
-            held = {worker: old.workers[worker].tensors[name] for worker, _ in parts}
-            is_largest = name == f"ledger/{LARGEST}"
-            tensors[name] = torch.stack([*held.values()]).amax(0) if is_largest else blend(parts, held)
+        tensors = {
+            name: merged(name, parts, {worker: old.workers[worker].tensors[name] for worker, _ in parts})
+            for name in names
+        }
         workers[new] = WorkerState(tensors, FRESH)
     return old.at_step(step)._replace(workers=workers, redistributed=True)
 

@@ -6,6 +6,8 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from trainers.step.ledger import LARGEST
+
 Parts = Sequence[tuple[int, Fraction]]  # an old worker, and its fraction of the new worker's part
 
 
@@ -19,6 +21,13 @@ def shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction
         overlap = min(stop, Fraction(worker + 1, num_old)) - max(start, Fraction(worker, num_old))
         if overlap > 0:
             yield worker, overlap * num_new
+
+
+def merged(name: str, parts: Parts, of_worker: Mapping[int, Tensor]) -> Tensor:
+    """A new worker's tensor ``name``: the largest of the old ones if it is a maximum, otherwise ``blend``."""
+    if name == f"ledger/{LARGEST}":
+        return torch.stack([*of_worker.values()]).amax(0)
+    return blend(parts, of_worker)
 
 
 def blend(parts: Parts, of_worker: Mapping[int, Tensor]) -> Tensor:

@@ -25,6 +25,7 @@ from torch import Tensor
 from compressors.api import Reduced, Segment, Step
 from compressors.core.norms import squared_norm
 from compressors.kernels.choice import backend_of
+from compressors.kernels.reference import step_of
 from trainers.comm.communicator import Communicator
 
 _BLOCK = 2**20  # elements whose differences are in memory at once
@@ -71,7 +72,7 @@ class Drift:
         for place, segment in enumerate(segments):
             workers, size = segment.rows.shape
             codec = reduced.compressed[segment.name].codec
-            a, b = codec.norm_bound(size, step) if codec is not None else (math.inf, 0.0)
+            a, b = codec.norm_bound(size, step_of(step, segment)) if codec is not None else (math.inf, 0.0)
             if math.isinf(rate) or math.isinf(a):
                 self.sums.bounds[place] = math.inf
             elif a == 0:

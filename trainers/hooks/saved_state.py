@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from compressors.api import Reducer, State, Wrapper
 from compressors.feedback import StoredResidual
-from trainers.checkpoint.shares import blend, shares
+from trainers.checkpoint.shares import merged, shares
 from trainers.checkpoint.tree import described, walk
 from trainers.comm.communicator import Communicator
 from trainers.step.layout import Layout
@@ -113,7 +113,7 @@ def load(state: HookState, saved: Mapping[str, Tensor], more: More = NOTHING) ->
             continue
         names = {worker: f"worker/{worker}/{name}" for worker, _ in parts}
         old = {worker: _like(rows[0], saved, names[worker]) for worker, _ in parts}
-        found[name] = blend(parts, old) if num_workers != size else old[rank]
+        found[name] = merged(name, parts, old) if num_workers != size else old[rank]
     for name, tensor in found.items():
         if name.startswith("state/") and not tensor.isfinite().all():  # counts may be infinite: undefined
             raise ValueError(f"the state of compression must be finite, got nan or inf in {name}")

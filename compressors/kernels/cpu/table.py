@@ -1,5 +1,6 @@
 """Addresses and sizes of segments in memory, as tables for the compiled loops."""
 
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -140,19 +141,23 @@ def _address(x: Input) -> tuple[int, ...]:
 
 
 class PieceTables:
-    """Cache of the tables of a process, one per group of segments."""
+    """Cache of the tables of a thread, one per group of segments.
+
+    The hooks of two process groups run in two threads, and segments of two models may have equal names.
+    """
 
     def __init__(self, make: Callable[[list[Input]], Any] = PieceTable) -> None:
         self._make = make
-        self._known: dict[Any, Any] = {}
+        self._of_thread = threading.local()
 
     def of(self, inputs: list[Input]) -> Any:
         """The table of these inputs, pointed at their entries."""
         key = (inputs[0].rows.dtype, *((x.segment.name, x.segment.rows.shape) for x in inputs))
-        table = self._known.get(key)
+        known: dict[Any, Any] = self._of_thread.__dict__.setdefault("known", {})
+        table = known.get(key)
         if table is None or not table.fits(inputs):
-            if len(self._known) >= 64:  # tables are quick to rebuild
-                self._known.clear()
-            table = self._known[key] = self._make(inputs)
+            if len(known) >= 64:  # tables are quick to rebuild
+                known.clear()
+            table = known[key] = self._make(inputs)
         table.point(inputs)
         return table

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -26,7 +27,7 @@ from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.choice import backend_of, choose, chosen, describe
-from compressors.kernels.cpu.table import PIECE
+from compressors.kernels.cpu.table import PIECE, PieceTables
 from compressors.top_k import TopK
 from contract.cases import weights_of
 
@@ -279,3 +280,10 @@ def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
 def test_rows_of_a_segment_that_nothing_is_sent_of() -> None:
     """The sum of rows without entries is empty: a linear method may send nothing of a short layer."""
     assert backend_of(torch.device("cpu")).add_rows(torch.ones(3, 0)).shape == (0,)
+
+
+def test_threads_have_tables_of_their_own() -> None:
+    """The hooks of two process groups are two threads, and two models may have equal names and sizes."""
+    tables, given = PieceTables(), [Input(Segment("a", torch.ones(1, 300), ((300,),)))]
+    with ThreadPoolExecutor(1) as other:
+        assert tables.of(given) is tables.of(given) is not other.submit(tables.of, given).result()

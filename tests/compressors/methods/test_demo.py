@@ -6,6 +6,8 @@ import torch
 from torch import nn
 
 from compressors.api import Segment, Step, inputs_of
+from compressors.build import build_reducer
+from compressors.chunk_top_k import ChunkTopK
 from compressors.demo import DeMo
 from compressors.feedback import DecayedFeedback
 from trainers.comm.communicator import Communicator
@@ -87,3 +89,11 @@ def test_bytes() -> None:
         coefficients
     )  # as their code: values and indices as torch has them
     assert authors.values.nbytes + authors.indices.nbytes == 12 * coefficients
+
+
+def test_many_senders_of_half_precision_are_counted() -> None:
+    """In bf16 256 + 1 is 256."""
+    rows = torch.ones(300, 64, dtype=torch.bfloat16)
+    reducer, segments = build_reducer(ChunkTopK(k=64), 64), [Segment("a", rows, ((64,),))]
+    reduced, _ = reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), Communicator(300))
+    assert torch.equal(reduced.mean["a"], torch.ones(64, dtype=torch.bfloat16))
