@@ -150,10 +150,15 @@ class PieceTables:
         self._make = make
         self._of_thread = threading.local()
 
+    @property
+    def _known(self) -> dict[Any, Any]:
+        known: dict[Any, Any] = self._of_thread.__dict__.setdefault("known", {})
+        return known
+
     def of(self, inputs: list[Input]) -> Any:
         """The table of these inputs, pointed at their entries."""
         key = (inputs[0].rows.dtype, *((x.segment.name, x.segment.rows.shape) for x in inputs))
-        known: dict[Any, Any] = self._of_thread.__dict__.setdefault("known", {})
+        known = self._known
         table = known.get(key)
         if table is None or not table.fits(inputs):
             if len(known) >= 64:  # tables are quick to rebuild
