@@ -41,8 +41,8 @@ class WordPiece:
         """A vocabulary from its file, one unit per line.
 
         Raises ``FileNotFoundError`` for a missing file, ``ValueError`` with the line number for an empty
-        or repeated unit, and ``ValueError`` for a file that is not UTF-8 and
-        for a cased vocabulary with ``lowercase``.
+        or repeated unit, and ``ValueError`` for a file that is not UTF-8 and for a cased vocabulary with
+        ``lowercase``.
         """
         if not path.is_file():
             raise FileNotFoundError(f"no WordPiece vocabulary {path}; set data.vocabulary to another file")

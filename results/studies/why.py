@@ -115,13 +115,11 @@ def names(runs: Sequence[Run], _: Sequence[Run]) -> dict[str, Any]:
     scopes = {kind: own for kind, own in small.items() if kind[1] in (NONE, "top_k")}
     scoped = [run for own in scopes.values() for run in own.values()]
     seeded = [run for run in fed if run.seed != TUNING_SEED]
-    told["networks"] = {"": fed} | {
-        network: [run for run in of[OWN] if run.subject.startswith(f"{DENSITY}{network}-")]
-        for network in ("gpt", "transformer")
-    }
     told |= {"trained": [run for own in small.values() for run in own.values()] + seeded}
     told |= {"scoped": scoped, "scopes": scopes}
-    told["networks"] = {name: _by_feedback(own) for name, own in told["networks"].items() if own}
+    begins = {"": FEEDBACK, "gpt": f"{DENSITY}gpt-", "transformer": f"{DENSITY}transformer-"}
+    networks = {name: [run for run in of[OWN] if run.subject.startswith(own)] for name, own in begins.items()}
+    told["networks"] = {name: _by_feedback(own) for name, own in networks.items() if own}
     told["fed"] = by_key(seeded, _feedback_of)
     told["correlated"] = [correlations(one) for one in (compared, kept, one_rate)]
     told["correlated"].append(correlations(alike_methods(small), [*MEASURES_OF_SMALL, *NOT_IN_LEAGUE]))
