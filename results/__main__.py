@@ -17,7 +17,7 @@ COMMANDS = {  # name: module of this package with a function ``main``, one line 
 }
 EXTRAS = {  # package that these commands import: extras of pyproject.toml to install
     **dict.fromkeys(("hydra", "omegaconf", "pandas", "pydantic", "rich", "scipy", "yaml"), "lab,results"),
-    **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow"), "results"),
+    **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow", "statsmodels"), "results"),
     **dict.fromkeys(("wandb", "wandb_workspaces"), "tracking"),
 }
 HELP = (

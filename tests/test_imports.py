@@ -18,7 +18,8 @@ MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its fo
     "trainers/identity/values.py": "",
     "trainers/identity/effects.py": "trainers.identity.values",
     "trainers/identity/identity.py": "trainers.identity.effects trainers.identity.values",
-    "results": """results jinja2 matplotlib numpy pandas PIL plotly pyarrow scipy wandb wandb_workspaces yaml
+    "results": """results jinja2 matplotlib numpy pandas PIL plotly pyarrow scipy statsmodels wandb
+        wandb_workspaces yaml
         trainers.files.atomic trainers.files.files trainers.files.goals trainers.files.working_tree
         trainers.identity.identity trainers.launch.commands trainers.launch.stopping
         trainers.network_model.break_even trainers.network_model.rates trainers.network_model.step_times""",

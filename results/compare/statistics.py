@@ -94,16 +94,12 @@ def findings(found: Sequence[tuple[Difference, float | None]]) -> list[Finding]:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Adjusted p-values: the i-th smallest of m times m - i + 1, at least the one before, at most 1.
+    """P-values adjusted for their number by Holm's method; None stays None and is not counted."""
+    from statsmodels.stats.multitest import multipletests
 
-    None stays None and is not counted.
-    """
-    order = sorted((value, i) for i, value in enumerate(values) if value is not None)
-    adjusted: list[float | None] = [None] * len(values)
-    least = 0.0
-    for rank, (value, i) in enumerate(order):
-        least = adjusted[i] = max(least, min(1.0, (len(order) - rank) * value))
-    return adjusted
+    known = [value for value in values if value is not None]
+    adjusted = iter(multipletests(known, method="holm")[1].tolist() if known else ())
+    return [None if value is None else next(adjusted) for value in values]
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
