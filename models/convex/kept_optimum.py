@@ -42,7 +42,7 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Con
     x = _read(path, objective, smoothness)
     if x is None:
         try:
-            x = minimise(objective, smoothness).x
+            x = minimise(objective, smoothness)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         _write(path, x)

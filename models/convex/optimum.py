@@ -8,7 +8,7 @@ about sqrt(eps).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -20,14 +20,6 @@ from scipy.special import expit
 TOLERANCE = 1e-12  # bound on ||grad f|| / L
 _DIRECT = 6000  # up to this many features the Hessian is factorised; above, conjugate gradients
 _NEWTON_STEPS = 100
-
-
-class Optimum(NamedTuple):
-    """The minimum x*, with f and the norm of the gradient there."""
-
-    x: np.ndarray  # [D] float64
-    value: float  # f*
-    gradient_norm: float  # ||grad f(x*)||
 
 
 def largest_singular_value(features: Any) -> float:
@@ -69,16 +61,15 @@ def is_optimum(objective: LogisticObjective, x: np.ndarray, smoothness: float) -
     return bool(np.linalg.norm(objective.gradient(x)) <= wanted)
 
 
-def minimise(objective: LogisticObjective, smoothness: float) -> Optimum:
-    """x* to the precision of float64, at least that of ``is_optimum``; ``smoothness`` is L.
+def minimise(objective: LogisticObjective, smoothness: float) -> np.ndarray:
+    """x* [D] to the precision of float64, at least that of ``is_optimum``; ``smoothness`` is L.
 
     Raises ``ValueError`` if no unique minimum is found because l2 is 0 or too small. Then the rows are
     separable (no minimum exists), or the features are linearly dependent (it is not unique).
     """
     unit = _unit(smoothness)
     scaled = LogisticObjective(objective.rows / unit, objective.weights, objective.l2 / unit**2)
-    x = _minimise_scaled(scaled, smoothness / unit**2, objective.l2) / unit
-    return Optimum(x, objective.value(x), float(np.linalg.norm(objective.gradient(x))))
+    return _minimise_scaled(scaled, smoothness / unit**2, objective.l2) / unit
 
 
 def _unit(smoothness: float) -> float:

@@ -187,6 +187,18 @@ def test_an_interruption_in_the_middle_of_a_search(
     torch.set_num_threads(threads)
 
 
+def test_another_batch_size_begins_a_stage(tmp_path: Path) -> None:
+    """The length of the last stage was in steps of the old batch size."""
+    epochs = [word for word in SMALL if not word.startswith(("trainer.steps", "trainer.batch_size"))]
+    short = config_of(tmp_path, *epochs, "trainer.batch_size=8", "trainer.epochs=2")
+    train(short)
+    sized = (*epochs, "trainer.batch_size=4", "trainer.epochs=6", f"resume={RunFolder(short).path}")
+    found = train(config_of(tmp_path, *sized))["records"]
+    last_step = max(row["step"] for row in found if "train/loss" in row)
+    stages = [row for row in found if "autolrs/rate" in row]
+    assert stages[-1]["step"] + stages[-1]["autolrs/stage_steps"] == last_step
+
+
 def test_step_units_and_a_rate_that_diverges(tmp_path: Path) -> None:
     """On a convex problem in float64; some trials diverge."""
     write_rows(tmp_path, "rows", 60, 10)

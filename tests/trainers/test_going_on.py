@@ -1,5 +1,6 @@
 """The start of a run: from its own last valid checkpoint, from none, or from a given one."""
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_an_earlier_checkpoint_of_its_own(
 ) -> None:
     before, folder = interrupted(tmp_path)
     config = config_of(tmp_path, *SETTINGS, f"resume={folder.checkpoints / 'step-000000004'}")
+    config["output"] = os.path.relpath(tmp_path)  # relative, as by default
     assert identity_of(config).id == folder.id
     training.train(config)
     assert_same(whole, outcome(before))
@@ -200,16 +202,20 @@ def test_a_checkpoint_that_does_not_fit(
         session.run(config_of(tmp_path, *SETTINGS, *change, f"resume={broken.path}"))
 
 
-def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run ends after the current step and saves its state."""
+@pytest.mark.parametrize(("resume", "way"), [("auto", "the same command"), ("never", "resume=auto")])
+def test_a_request_to_stop(
+    resume: str, way: str, tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends after the current step and saves its state. A notebook keeps the error's frames."""
     config = config_of(tmp_path, *SETTINGS, "checkpoint.every_steps=null")
     requests = iter([0, 0, 15])
     monkeypatch.setattr(StopRequest, "signal", property(lambda self: next(requests)))
-    with pytest.raises(StoppedError, match="stopped after step 3; its state is saved"):
-        training.train(config)
+    with pytest.raises(StoppedError, match=f"after step 3; its state is saved; {way} continues") as kept:
+        training.train(config | {"resume": resume})
     monkeypatch.undo()
     assert [p.name for p in RunFolder(config).checkpoints.iterdir()] == ["step-000000003"]
     assert_same(whole, train(config))
+    assert kept.traceback
 
 
 @pytest.mark.parametrize(("at_end", "left"), [("false", []), ("true", ["step-000000009"])])

@@ -35,6 +35,7 @@ def test_what_another_process_finished_meanwhile_is_not_overwritten(tmp_path: Pa
     early.open()
     early.metrics.touch()
     written = early.close({"test/accuracy": 0.5}, 1.0)
+    early.lock.release()
     with pytest.raises(FileExistsError, match="another process has just finished"):
         late.open()
     found = late.summary()

@@ -3,9 +3,10 @@
 from typing import NotRequired, TypedDict
 
 from trainers.checkpoint.tree import Skeleton
+from trainers.files.goals import LINK_BYTES, SEARCH_LINK_BYTES
 
 SEARCH_COSTS = {  # metric of the run: metric with the same cost of the trials
-    "comm/link_bytes_sent_total": "autolrs/search_link_bytes_sent_total",
+    LINK_BYTES: SEARCH_LINK_BYTES,
     "comm/bytes_sent_total": "autolrs/search_bytes_sent_total",
     "compression/total_error": "autolrs/search_total_error",
 }

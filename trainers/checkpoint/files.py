@@ -25,9 +25,8 @@ from safetensors.torch import save_file
 from trainers.checkpoint.facts import Facts, PartDescription
 from trainers.checkpoint.state import Snapshot, WorkerState
 from trainers.files.atomic import replacing, write_all
-from trainers.files.files import UnreadableFileError, printable, read_description
+from trainers.files.files import CHECKPOINT_FORMAT, UnreadableFileError, printable, read_description
 
-FORMAT = 1  # version of the format; others are refused
 _SPARE_BYTES = 2**20  # kept free on a disk for the records
 _NAME = re.compile(r"step-(\d{9,})(?:\.(\d+))?")
 _PART = re.compile(r"part-\d+-of-([1-9]\d*)\.json")
@@ -130,7 +129,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {needed:,} bytes needed", str(partial))
     save_file(tensors, partial)
     description: PartDescription = {
-        "format": FORMAT,
+        "format": CHECKPOINT_FORMAT,
         "run": run,
         "step": snapshot.facts["step"],
         "searched": snapshot.facts["search"].get("steps", 0),

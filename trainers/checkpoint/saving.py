@@ -64,6 +64,7 @@ class Checkpoints:
     request: StopRequest
     _: KW_ONLY
     records: Records | None = None
+    resume: str = "auto"  # of this run's command
 
     def __post_init__(self) -> None:
         self.start: Snapshot | None = None  # set by ``begin_at``
@@ -105,9 +106,8 @@ class Checkpoints:
             self.settle()
             done = f"stopped after step {snapshot.facts['step']}"
             if self._saved == _moment(snapshot):
-                raise StoppedError(
-                    action, f"{done}; its state is saved; the same command continues from there"
-                )
+                way = "resume=auto" if self.resume == "never" else "the same command"
+                raise StoppedError(action, f"{done}; its state is saved; {way} continues from there")
             raise StoppedError(
                 action,
                 f"{done}; its state could not be saved; the same command continues from an earlier one",

@@ -52,7 +52,12 @@ class Snapshot(NamedTuple):
     def at_step(self, step: int) -> "Snapshot":
         """The same state, to continue at another ``step``: that of its epoch in a run with other steps."""
         moved = self.facts["moved"] + step - self.facts["step"]
-        return self._replace(facts=self.facts | {"step": step, "moved": moved})
+        facts: Facts = self.facts | {"step": step, "moved": moved}
+        if (
+            moved != self.facts["moved"] and facts["search"]
+        ):  # its stage was in the other steps; a new one begins
+            facts["search"] = facts["search"] | {"until": step, "rates": [], "forecasts": [], "losses": []}
+        return self._replace(facts=facts)
 
 
 @dataclass(kw_only=True)
@@ -209,6 +214,7 @@ def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
 _REMEDIES = {  # by the first part of a tensor's name
     "model": "; model must be that of the checkpoint",
     "optimizer": "; optimizer must be that of the checkpoint",
+    "memory": "; trainer.batch_size must be that of the checkpoint, which has hidden states",
     "reducer": "; compressor, feedback and scope must be those of the checkpoint",
 }
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from trainers.files.plain import Fields, Json
 from trainers.files.schemas import Config, Environment, Job, Summary
 
+CHECKPOINT_FORMAT = 1  # others are refused
 SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
 # libyaml's loader takes a tenth of the time of PyYAML's own loader
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -92,8 +93,8 @@ def read_description(path: Path) -> Fields:
     if rest != [hashlib.blake2b(line).hexdigest().encode(), b""]:
         raise UnreadableFileError(f"{path} was changed after it was written")
     description = parse_json(line, path)
-    if description["format"] != 1:
-        raise UnreadableFileError(f"{path} has format {description['format']}, not 1")
+    if description["format"] != CHECKPOINT_FORMAT:
+        raise UnreadableFileError(f"{path} has format {description['format']}, not {CHECKPOINT_FORMAT}")
     return description
 
 

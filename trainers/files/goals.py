@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 HIGHER_IS_BETTER = ("accuracy", "hit_rate_at_10", "ndcg_at_10")
-LOWER_IS_BETTER = ("loss", "perplexity", "suboptimality", "distance_squared")
+LOWER_IS_BETTER = ("loss", "perplexity", "bits_per_byte", "suboptimality", "distance_squared")
 LINK_BYTES = "comm/link_bytes_sent_total"
+SEARCH_LINK_BYTES = "autolrs/search_link_bytes_sent_total"  # of trials, not in LINK_BYTES
 OBJECTIVE = "sweep/objective"  # metric
 
 
@@ -37,6 +38,8 @@ class Objective(NamedTuple):
     def value(self, metrics: Mapping[str, float]) -> float | None:
         """The objective; None if the metric or the bytes are not known, or the metric has no logarithm."""
         found, sent = metrics.get(self.metric), metrics.get(LINK_BYTES)
+        if sent is not None:
+            sent += metrics.get(SEARCH_LINK_BYTES, 0)
         if found is None or (self.byte_budget is not None and sent is None):
             return None
         if higher_is_better(self.metric):

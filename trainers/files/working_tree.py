@@ -6,6 +6,8 @@ Standard library only, because code that reads results uses it.
 import subprocess
 from pathlib import Path
 
+from trainers.names import PREFIX
+
 PACKAGES = ("compressors", "data", "models", "trainers")  # the code that can change a result
 _MOST_FILES = 20
 _PAGES = (":(top,exclude)results/pages", ":(top,exclude)docs")
@@ -28,7 +30,12 @@ def untracked_code(folder: Path) -> list[str]:
 
 
 def git(folder: Path, *arguments: str) -> str | None:
-    """Output of a git command on the code in ``folder``; None without git or without a repository."""
+    """Output of a git command on the code in ``folder``.
+
+    None without git, without a repository, and in a wheel, which may lie in a repository of its user.
+    """
+    if PREFIX:
+        return None
     command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -26,7 +26,7 @@ def digest_of_code(config: Config, root: Path = ROOT) -> str:
             folders.append(Path(spec.origin))
     digest = hashlib.blake2b(digest_size=16)
     for folder in folders:
-        files = [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
+        files = [folder] if folder.is_file() else sorted(filter(Path.is_file, folder.rglob("*.py")))
         for file in files:
             content = file.read_bytes()
             name = f"{folder.name}/{file.relative_to(folder).as_posix()}"

@@ -61,6 +61,7 @@ class RunFolder:
         self.path = Path(config["output"]) / config["name"] / self.id
         self.metrics = self.path / RECORDS
         self.checkpoints = self.path / "checkpoint"
+        self.lock = FileLock(self.path.parent / f".{self.id}.lock", timeout=0)
 
     def facts(self) -> dict[str, object]:
         """Method, setting, id and commit of the run, without nesting, for a tracker's filters and groups.
@@ -136,27 +137,25 @@ class RunFolder:
     def open(self) -> "Start":
         """Lock the folder and prepare it; return the start of the run.
 
-        The lock holds until ``close`` or until this process ends. Records without a checkpoint to continue
-        from are renamed. Raises ``OSError`` if the folder cannot be written or is locked by another
+        The lock holds until its ``release`` or until this process ends. Records without a checkpoint to
+        continue from are renamed. Raises ``OSError`` if the folder cannot be written or is locked by another
         process, and ``ValueError`` for a ``resume`` without a valid checkpoint.
         """
         from trainers.checkpoint.files import step_folders
         from trainers.checkpoint.resume import choose_start
 
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path.parent / f".{self.id}.lock"
-        self.lock = FileLock(lock, timeout=0)
         try:
             self.lock.acquire()
         except Timeout as error:
             raise BlockingIOError(f"another process is running {self.path}") from error
         is_finished = self.summary() is not None  # by another process, after this one had looked
         if is_finished and self.config["resume"] != "never":
-            self.lock.release()
             raise FileExistsError(
                 f"another process has just finished {self.path}; the same command prints its results"
             )
         start = choose_start(self.id, self.path, self.config["resume"])
+        self.environment = self._environment(start)  # before anything is removed, because it may fail
         if self.damage:
             start = replace(start, messages=(self.damage, *start.messages))
         if start.checkpoint is None:
@@ -169,12 +168,11 @@ class RunFolder:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
         else:
             for newer in step_folders(self.checkpoints):
-                if newer == start.checkpoint.path:
+                if newer.resolve() == start.checkpoint.path.resolve():
                     break
                 shutil.rmtree(newer)  # incomplete, or of steps that will be repeated
         (self.path / SUMMARY).unlink(missing_ok=True)
         write_whole(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
-        self.environment = self._environment(start)
         write_whole(self.path / "environment.json", json.dumps(self.environment, indent=2) + "\n")
         return start
 
@@ -197,7 +195,6 @@ class RunFolder:
         checksums = {RECORDS: self._records_checksum(), SUMMARY: summary_checksum(fields)}
         text = json.dumps({**fields, "checksums": checksums}, indent=2, allow_nan=False)
         write_whole(self.path / SUMMARY, text + "\n")
-        self.lock.release()
         return fields
 
     def _records_checksum(self) -> str:

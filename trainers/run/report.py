@@ -11,6 +11,7 @@ from rich.table import Table
 
 from compressors.core.fields import KINDS
 from compressors.kernels.choice import describe
+from trainers.files.goals import SEARCH_LINK_BYTES
 from trainers.launch.jobs import reading
 from trainers.local import LocalSteps
 from trainers.names import RESULTS
@@ -28,8 +29,10 @@ Form = str | Callable[[Any], str]  # format of a number
 _ROWS: tuple[tuple[str, str, Form], ...] = (
     ("validation/accuracy", "validation accuracy", "{:.2%}"),
     ("validation/perplexity", "validation perplexity", "{:.2f}"),
+    ("validation/bits_per_byte", "validation bits per byte", "{:.4f}"),
     ("test/accuracy", "test accuracy", "{:.2%}"),
     ("test/perplexity", "test perplexity", "{:.2f}"),
+    ("test/bits_per_byte", "test bits per byte", "{:.4f}"),
     ("test/hit_rate_at_10", "test hit rate at 10", "{:.2%}"),
     ("test/ndcg_at_10", "test NDCG at 10", "{:.4f}"),
     ("validation/loss", "validation loss", "{:.4f}"),
@@ -51,6 +54,8 @@ _ROWS: tuple[tuple[str, str, Form], ...] = (
     ("comm/bits_per_parameter", "bits handed over per step and parameter", "{:.4g}"),
     (BREAK_EVEN, "faster than dense training, on a link", lambda speed: in_words([speed])),
     ("step", "steps", "{:,}"),
+    ("autolrs/search_steps", "steps of trials, beside them", "{:,}"),
+    (SEARCH_LINK_BYTES, "bytes that left a worker in trials, beside them", "{:,.0f}"),
     ("wall_seconds", "wall time in seconds", "{:.1f}"),
 )
 

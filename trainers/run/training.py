@@ -1,5 +1,7 @@
 """A training in one process of a run: communicator, run folder, trackers and checkpoints."""
 
+from contextlib import ExitStack
+
 import torch
 
 from compressors.build import threshold_in_force
@@ -62,9 +64,10 @@ def train(config: Config) -> None:
     with refusing():
         device = choose_device(config["device"], processes, local_process)
         saving = make(config["checkpoint"])
-    with process_group(device, timeout_seconds=config["timeout_seconds"]):
+    with process_group(device, timeout_seconds=config["timeout_seconds"]), ExitStack() as at_end:
         with refusing():
             folder = RunFolder(config)
+            at_end.callback(folder.lock.release)  # a notebook keeps the frames of the last error
             communicator = Communicator(
                 config["workers"],
                 rank=process,
@@ -88,7 +91,13 @@ def train(config: Config) -> None:
         summary = None
         with stop_request() as request:
             checkpoints = Checkpoints(
-                saving, folder.checkpoints, folder.id, communicator, request, records=trackers.lines
+                saving,
+                folder.checkpoints,
+                folder.id,
+                communicator,
+                request,
+                records=trackers.lines,
+                resume=config["resume"],
             )
             try:
                 checkpoints.begin_at(snapshot_of(start, communicator, training, folder.id))

@@ -92,7 +92,7 @@ class AutoLRS:
         if not rates:
             wanted = start or math.sqrt(self.low) * math.sqrt(self.high)
             return float(grid[np.abs(np.log(grid) - math.log(wanted)).argmin()])
-        untried = ~np.isclose(grid[:, None], np.array(rates)).any(1)
+        untried = ~np.isclose(grid[:, None], np.array(rates), atol=0).any(1)
         mean, deviation = _posterior(self._place(np.array(rates)), _finite_logs(forecasts), self._place(grid))
         bound = np.where(untried, mean - self.exploration * deviation, np.inf)
         return float(grid[bound.argmin()])

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -130,7 +131,8 @@ class AutoLRSController:
             rate = self._agree(self.settings.propose(search["rates"], forecasts, search["rate"]))
             values, taken = self._try(rate, search, snapshot)
             for name, cost in self._costs().items():
-                search["costs"][name] += cost - costs_before[name]
+                total = search["costs"][name] + cost - costs_before[name]
+                search["costs"][name] = min(total, sys.float_info.max)  # JSON has no infinity
             for name, num_bytes in self._bytes_of_unfinished_step().items():
                 search["costs"][name] += num_bytes
             search["steps"] += taken
