@@ -33,6 +33,8 @@ def build_reducer(
         reducer = method
     else:
         raise ValueError(f"a compressor must extend Codec or Reducer, got {type(method).__name__}")
+    if not callable(feedback):
+        raise ValueError(f"feedback must be a class such as ErrorFeedback, got {feedback!r}")
     outer = feedback(reducer)
     return reducer if isinstance(outer, Wrapper) and outer.is_idle else outer
 

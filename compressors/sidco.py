@@ -19,7 +19,7 @@ magnitudes over the last threshold, for delta = (k / (d first_ratio))^(1 / (M - 
 that threshold. ``distribution`` is SIDCo-E, exponential in all stages; SIDCo-P, generalised Pareto in all; or
 SIDCo-GP, gamma in the first stage and generalised Pareto in the others. M starts at 1 and changes after every
 ``period`` steps: one stage less if the mean number sent is above (1 + ``tolerance``) k, one more if it is
-below (1 - ``tolerance``) k, between 1 and log2(d / k) stages.
+below (1 - ``tolerance``) k, between 1 and log2(d / k) stages, rounded up.
 
 M stays at 1 if one stage already sends too many entries, as published. For normal entries and k = d / 1000,
 the Pareto fit sends 7 k; the number of the exponential fit is within 20 % of k.

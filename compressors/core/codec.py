@@ -119,7 +119,9 @@ class Codec(Method):
 
         A method whose ``choose`` returns other codecs has no own one.
         """
-        raise NotImplementedError(f"{type(self).__name__} needs choose() before encode()")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define encode, or choose, which returns other codecs"
+        )
 
     def add(self, payload: Any, out: Tensor, step: Step) -> None:
         """Add the decoded ``payload`` to ``out`` [d] of the same or a wider float dtype, in place."""

@@ -51,6 +51,9 @@ class Communicator(Protocol):
     def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
         """The tensor of ``worker``, [...]; other processes pass a tensor of the same shape and dtype."""
 
+    def collect(self, rows: Tensor) -> Tensor:
+        """``all_gather`` of what is not counted."""
+
     def leading(self) -> AbstractContextManager[object]:
         """Context manager around work of one worker during which all others wait."""
 

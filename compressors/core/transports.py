@@ -49,6 +49,8 @@ class AllReduce:
     ) -> list[Tensor]:
         backend = backend_of(inputs[0].rows.device)
         name = declared(type(compressed[0].payloads[0])).values or "values"
+        if step.number == 0:
+            _require_equal_lengths([name], compressed, communicator)
         rows = [_values(own.payloads, name, len(own.sent)) for own in compressed]
         averages = communicator.all_reduce_mean(rows, backend.add_rows)
         means = []
@@ -148,9 +150,7 @@ def _gather(
             arrived = communicator.all_gather_ragged(of_fields, lengths[alike[0]], kinds)
             fields.update(zip(alike, arrived, strict=True))
     others = {name: own for name, own in kind_of.items() if name not in lengths}
-    for name in others:
-        for own in compressed:
-            _require_as_long(codec, name, own)
+    _require_equal_lengths(list(others), compressed, communicator)
     for name, field in others.items():
         fields[name] = communicator.all_gather_fields(fields[name], field.kind)
     return [codec.payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)], lengths
@@ -167,12 +167,28 @@ def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_wo
     return [type(payload)(*of_worker) for of_worker in zip(*pieces, strict=True)]
 
 
-def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
-    """Raise ``MethodError`` unless a field has the same length on all local workers."""
-    if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
+def _require_equal_lengths(
+    names: list[str], compressed: list[Compressed], communicator: Communicator
+) -> None:
+    """Raise ``MethodError`` unless each of the ``names`` has the same lengths on all workers.
+
+    On those of this process in every step, and in the first step, by a collective, on all.
+    """
+    codec, step = compressed[0].origin
+    local = communicator.local_workers
+    found = [[[getattr(p, name).numel() for p in own.payloads] for own in compressed] for name in names]
+    unequal = [any(len(set(lengths)) > 1 for lengths in of_name) for of_name in found]
+    if names and communicator.world_size > 1 and step.number == 0:
+        totals = [[sum(lengths) for lengths in of_name] for of_name in found]
+        row = torch.tensor(totals, device=communicator.device) // len(local)
+        everyones = communicator.collect(row.expand(len(local), -1, -1).contiguous())
+        differs = (everyones != everyones[0]).any(2).any(0).tolist()
+        unequal = [one or other for one, other in zip(unequal, differs, strict=True)]
+    if any(unequal):
         raise MethodError(
-            f"{codec.payload.__name__}.{name} must have the same length on all workers: its Field has no "
-            f"elements_per_entry, or {type(codec).__name__} must declare Traits(ragged=True)"
+            f"{codec.payload.__name__}.{names[unequal.index(True)]} must have the same length on all "
+            f"workers: its Field has no elements_per_entry, or {type(codec).__name__} must declare "
+            "Traits(ragged=True)"
         )
 
 

@@ -10,7 +10,7 @@ from torch.distributed import GradBucket
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.api import Reducer
+from compressors.api import Reducer, Traits
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -222,6 +222,23 @@ def sparse_gradient(process: int, processes: int) -> str:
     compress(ddp_model, "top_k", density=0.1)
     try:
         ddp_model(torch.tensor([[1, 2, 3]])).sum().backward()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+class NotSaidRagged(HardThreshold):
+    """A threshold that does not say that workers send different numbers of entries."""
+
+    traits = Traits()
+
+
+def ragged_without_a_word(process: int, processes: int) -> str:
+    """What the first backward pass says about it."""
+    ddp_model = DistributedDataParallel(network())
+    compress(ddp_model, NotSaidRagged(threshold=0.3))
+    try:
+        loss_of(ddp_model, batch(0, process)).backward()
     except ValueError as error:
         return str(error)
     return ""

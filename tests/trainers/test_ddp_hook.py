@@ -12,6 +12,7 @@ from own_script import (
     gradient_that_is_not_finite,
     head_never_used,
     head_without_use,
+    ragged_without_a_word,
     said_at_the_start,
     sparse_gradient,
     uneven_inputs,
@@ -117,6 +118,15 @@ def test_sparse_gradients_are_refused_in_a_line() -> None:
         assert said.splitlines()[0] == "gradients must be dense, got a sparse one of weight: use sparse=False"
 
 
+def test_a_method_that_does_not_say_that_it_is_ragged_is_refused_in_a_line() -> None:
+    """Each process has one worker, so none sees that another one has sent fewer entries."""
+    for said in run_in_processes(ragged_without_a_word, 2):
+        assert said.splitlines()[0] == (
+            "Sparse.values must have the same length on all workers: its Field has no elements_per_entry, or "
+            "NotSaidRagged must declare Traits(ragged=True)"
+        )
+
+
 def test_a_method_that_does_not_suit_its_feedback_is_refused() -> None:
     for method in (QSGD(), SignSGD()):
         reducer = build_reducer(method, 6, ErrorFeedback)
@@ -135,5 +145,9 @@ def test_feedback_in_units_of_the_step_needs_a_learning_rate() -> None:
     state = CompressionState(reducer, model, communicator=Communicator(1), learning_rate=0.5)
     gradients = {name: torch.ones(p.numel()) for name, p in model.named_parameters()}
     gradients["weight"][0] = 3.0
+    state.learning_rate = [0.5]
+    with pytest.raises(ValueError, match=r"^CompressionState\.learning_rate must be a number, got \[0\.5\]"):
+        state.reduce(gradients, last=True)
+    state.learning_rate = 0.5
     state.reduce(gradients, last=True)
     assert state.state.residual["weight"].tolist() == [[0.0, 0.0, 0.5, 0.5]]  # of p = 0.5 g

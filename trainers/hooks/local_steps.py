@@ -65,7 +65,12 @@ def local(
             raise ValueError(f"local needs a plain module in each process, got one with {kind}")
         if module in _taken:
             raise ValueError("local needs a model that it was not called for before")
-    outer = outer if isinstance(outer, Outer) else Outer(**(outer or {}))
+    if not isinstance(outer, Outer):
+        try:
+            outer = Outer(**(outer or {}))
+        except TypeError:
+            rule = f"an Outer or its settings {', '.join(Outer.__dataclass_fields__)}"
+            raise ValueError(f"local.outer must be {rule}, got {outer!r}") from None
     known = set(map(id, model.parameters()))
     if not all(id(p) in known for group in optimizer.param_groups for p in group["params"]):
         raise ValueError("local needs an optimizer of the model's parameters alone")

@@ -169,9 +169,8 @@ def _outgoing(compressed: list[Compressed], edges: list[Edges]) -> list[_Outgoin
     for own, ends in zip(compressed, edges, strict=True):
         (payload,), (codec, step) = own.payloads, own.origin
         values, positions = values_of(payload), codec.positions(payload, ends[-1], step)
-        if not isinstance(payload, Sparse):  # whose positions are ascending
-            order = positions.argsort()
-            values, positions = values[order], positions[order]
+        order = positions.argsort()  # a method of a user may send them in another order
+        values, positions = values[order], positions[order]
         entries.append((values, positions))
     device = entries[0][0].device
     bounds = torch.tensor(edges, device=device)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -84,6 +84,8 @@ class CompressionState:
                 f"CompressionState.reducer must be a reducer, got the method {name}: "
                 f"wrap it by compressors.build.build_reducer({name}(...), D), D being the model's parameters"
             )
+        if not isinstance(reducer, Reducer):
+            raise ValueError(f"CompressionState.reducer must be a reducer, got {reducer!r}")
         if reducer.uses_learning_rate and learning_rate is None:
             raise ValueError(
                 "CompressionState.learning_rate must be given with ACCORDION, a threshold that follows it, "
@@ -318,6 +320,9 @@ class CompressionState:
             self.close_step()
 
     def _reduce(self, gradients: dict[str, Tensor], segments: list[Segment]) -> None:
+        for name in ("learning_rate", "epoch"):
+            value = getattr(self, name)
+            require(isinstance(value, (Real, Tensor)), f"CompressionState.{name}", "a number", value)
         step = Step(
             *(self.seed, self.step, self.learning_rate, self.epoch),
             local_rate=self.local_rate,

@@ -202,10 +202,11 @@ class GpuKernels(Backend):
     ) -> list[Tensor]:
         """All segments in one launch, if one codec has sent them."""
         codecs, steps = zip(*(own.origin for own in local), strict=True)
+        rows = [given.rows[0] for given in inputs]
+        if len(set(map(id, codecs))) > 1 or _roundings(codecs[0], rows, steps) is None:
+            return super().means(everyones, inputs, local, num_workers)
         total = inputs[0].rows.new_zeros(sum(given.size for given in inputs))
         outs = total.split([given.size for given in inputs])
-        if len(set(map(id, codecs))) > 1 or _roundings(codecs[0], outs, steps) is None:
-            return super().means(everyones, inputs, local, num_workers)
         of_workers = [num_workers * [step] for step in steps]  # a rounding is decoded the same for all
         self.decode_rows(codecs[0], everyones, outs, of_workers)
         return list(divide(total, num_workers).split([given.size for given in inputs]))

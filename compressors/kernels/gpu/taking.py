@@ -42,7 +42,9 @@ def take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) ->
     thresholds = [r.threshold for r in rules]
 
     def keys_of() -> Tensor:
-        return upload(np.abs(table.host.per_row(thresholds, dtype)), table.device).view(KEYS[factor.dtype])
+        given = np.abs(table.host.per_row(thresholds, dtype))
+        given[np.isnan(given)] = 0  # no entry is below NaN: all are taken
+        return upload(given, table.device).view(KEYS[factor.dtype])
 
     keys = table.kept("keys", (thresholds, dtype), keys_of)
     mark(table, factor, keys, blocks.AT_LEAST)

@@ -4,6 +4,7 @@ The interpreter's fused multiplication and addition rounds twice. Gradients and 
 digits that their products are exact, so both ways of rounding give the same result.
 """
 
+import math
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -27,6 +28,7 @@ from compressors.hard_threshold import HardThreshold
 from compressors.kernels import choice
 from compressors.kernels.cpu.sums import total_up
 from compressors.kernels.reference import Backend
+from compressors.parts.above import Above
 from compressors.parts.surveys import Survey
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
@@ -246,6 +248,15 @@ def test_a_nan_counts_as_larger_than_any_number(dtype: torch.dtype) -> None:
         assert found.payloads[0].indices.tolist() == kept
         assert torch.equal(left.rows[0].nan_to_num(7), rest.nan_to_num(7))
         assert torch.equal(found.error[0, 0].nan_to_num(7), squared_norm(rest).nan_to_num(7))
+
+
+def test_a_threshold_estimated_from_a_nan_takes_all_entries() -> None:
+    """As in the reference: no magnitude is below NaN."""
+    x = torch.tensor([[float("nan")] + 300 * [0.5], 301 * [0.25]], device=DEVICE)
+    (found,) = KERNELS.compress(
+        [Above(thresholds=(math.nan, 0.5), first=0)], inputs_of([segment(x)]), Step(0, 0), range(2)
+    )
+    assert found.sent.tolist() == [[301], [0]]
 
 
 @pytest.mark.parametrize("size", [0, 1, 257, 9000])
