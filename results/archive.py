@@ -64,7 +64,6 @@ def pack(study: Study, root: Path, path: Path) -> int:
         raise ValueError(
             f"{path} has {len(lost)} runs that are not below {root}: unpack it there, or remove it, first"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     with writing_over(path) as place, tarfile.open(place, "w:xz") as archive:
         for run in runs:
             kept = contents_of(run, study.curves if run.relative_to(root).parts[0] in page_outputs else ())

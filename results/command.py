@@ -56,6 +56,7 @@ def write_over(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():  # such as /dev/stdout, which cannot be replaced
         path.write_text(text, encoding="utf-8")
     else:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path.resolve(), text)
 
 
@@ -68,6 +69,7 @@ def writing_over(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.resolve()  # a link stays a link
     partial = whole.with_name(f"{whole.name}.{os.getpid()}.partial")
     with replacing(whole, partial) as file:

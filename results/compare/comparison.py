@@ -257,7 +257,8 @@ def _facts(runs: Sequence[Run]) -> list[str]:
     out.
     """
     run = runs[0]
-    facts = [] if "workers" in run.across else [f"{run.config.get('workers')} workers"]
+    inside = f" in {run.config['nodes']} nodes" if run.config.get("nodes") else ""
+    facts = [] if "workers" in run.across else [f"{run.config.get('workers')} workers{inside}"]
     if elements := {number for each in runs if (number := num_parameters(each))}:
         facts.append(f"{_range(elements)} parameters")
     if steps := {each.summary["step"] for each in runs if "step" in each.summary}:

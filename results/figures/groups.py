@@ -135,7 +135,9 @@ def _size(runs: list[Run]) -> list[str]:
     facts = []
     if workers := sorted({run.config["workers"] for run in runs if "workers" in run.config}):
         number = f"{workers[0]}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]}"
-        facts.append(f"{number} worker{'s' * (workers[-1] != 1)}")
+        nodes = sorted({run.config["nodes"] for run in runs if run.config.get("nodes")})
+        inside = f" in {' or '.join(map(str, nodes))} nodes" if nodes else ""
+        facts.append(f"{number} worker{'s' * (workers[-1] != 1)}{inside}")
     if steps := sorted({run.summary["step"] for run in runs if "step" in run.summary}):
         length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
         facts.append(f"{length} steps")

@@ -26,7 +26,6 @@ def save_all(figures: Figures, folder: Path, *, pdf: bool = False) -> int:
         except NothingToDraw as reason:
             print(f"skipped {stem}: {reason}", file=sys.stderr)
             continue
-        folder.mkdir(parents=True, exist_ok=True)
         for path in save(figure, folder / stem, pdf=pdf):
             print(path)
         made += 1

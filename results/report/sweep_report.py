@@ -73,7 +73,6 @@ def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
         runs, options.output, title=options.title, question=options.question, left_out=left_out
     )
     page = options.to or options.output[0] / "report.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
     write_over(page, render(report).encode(errors="replace").decode())
     print(page)
 

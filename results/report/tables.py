@@ -59,8 +59,7 @@ def table_of(series: Sequence[Series]) -> Table:
     has_asked = any(section.has_asked for section in sections)
     rows = []
     for one, (section, row) in zip(series, found, strict=True):
-        own = {measure.name: measure for measure in (*section.qualities, *section.costs)}
-        cells = [_cell(own[name], row) if name in own else Cell("-") for name in measures]
+        cells = [_cell(measure, row) for measure in measures.values()]
         cells = [Cell(row.asked)] * has_asked + cells
         cells += [_difference(section, row)] * bool(compared)
         if has_comparable:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from results.figures import kinds as figures
-from results.figures.groups import groups
+from results.figures.groups import file_stem, groups
 from results.figures.saving import save_all
 from results.read.folders import finished_runs
 from results.report.html_page import Report, render
@@ -23,7 +23,7 @@ def upload(entity: str, project: str, folders: Sequence[Path]) -> str | None:
     import wandb
 
     runs = finished_runs(folders)
-    name = "-".join(folder.resolve().name for folder in folders)
+    name = file_stem("-".join(folder.resolve().name for folder in folders))  # blanks are refused
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as own:
         place = Path(made)
         page = render(Report.of(runs, folders))

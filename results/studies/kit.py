@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,9 @@ def make(study: Study, options: argparse.Namespace) -> None:
     if not runs:
         raise FileNotFoundError(f"no finished run of the study in {', '.join(map(str, outputs))}")
     further, others = _further(study, options, is_ours)
-    made = header.of_runs([*runs, *others], study.command, allow_modified=options.allow_modified)
+    words = ["python", "-m", "results", "study", study.name, *map(str, outputs)]
+    command = study.command if is_ours else shlex.join(words)
+    made = header.of_runs([*runs, *others], command, allow_modified=options.allow_modified)
     text = header.at_end(study.page(runs, *further), made)
     folder = ROOT / study.folder if is_ours else None
     path = options.table or (folder / f"{study.name}.md" if folder else None)
@@ -88,7 +91,6 @@ def make(study: Study, options: argparse.Namespace) -> None:
         place = options.figures or folder or outputs[0] / "figures"
         save_all(study.figures(runs, *further), place, pdf=options.pdf)
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if study.table:
             command = f"python -m results table {' '.join(f'outputs/{name}' for name in study.outputs)}"
             rows = methods_table.page(runs, command, allow_modified=options.allow_modified)

@@ -24,10 +24,10 @@ def latex(sections: Sequence[Section]) -> str:
 
 def comma_separated(sections: Sequence[Section]) -> str:
     """CSV with a line per row of each section; numbers have the unit of their metric and all digits."""
-    names = [m.name for section in sections for m in (*section.qualities, *section.costs)]
-    names = list(dict.fromkeys(names))
+    measures = {m.name: m for section in sections for m in (*section.qualities, *section.costs)}
+    parts = {name: ("lowest", "highest") if m.words else ("mean", "std") for name, m in measures.items()}
     head = ["setting", "method", "lambda", "asked for", "compressor", "seeds", "code"]
-    head += [f"{name} {part}" for name in names for part in ("mean", "std")]
+    head += [f"{name} {part}" for name in parts for part in parts[name]]
     head += [
         "baseline",
         "difference of",
@@ -62,6 +62,9 @@ def _flat(section: Section, row: ComparedMethod) -> dict[str, object]:
     }
     for measure in (*section.qualities, *section.costs):
         values = measure.values(row.runs)
+        if values and measure.words is not None:  # they have no mean
+            line |= {f"{measure.name} lowest": min(values), f"{measure.name} highest": max(values)}
+            continue
         if values:
             line[f"{measure.name} mean"] = mean_and_interval(values)[0]
         if (deviation := standard_deviation(values)) is not None:

@@ -59,6 +59,8 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
         complete = [
             {seed: of_seed[seed] for seed in seeds} for of_seed in own.values() if {*seeds} <= of_seed.keys()
         ]
+        if own and not complete:  # a page without them would replace one that has them
+            raise ValueError(f"{task}: no setting has all {len(seeds)} seeds; make league runs the others")
         complete.sort(key=mean_bytes_sent, reverse=True)
         dense_bytes = mean_bytes_sent(dense)
         by_share: dict[int, Methods] = {share: {} for share in SHARES}

@@ -94,6 +94,7 @@ def test_every_field_is_one_of_the_schema(made: dict[str, Any], part: str) -> No
 
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "no").touch()
     assert main([*ARGUMENTS, "--to", str(tmp_path / "no" / "file.json")]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1

@@ -268,6 +268,15 @@ def test_a_method_without_all_seeds_is_left_out(missing: str, root: Path) -> Non
     assert rows(text, "top_k")[1][2].startswith("2.0 (2 to 2)")
 
 
+def test_a_task_without_a_complete_setting_gets_no_page(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(TASKS, "madelon", replace(TASKS["madelon"], seeds=len(SEEDS) + 1))
+    assert main(["--root", str(root), "--table", str(root / "page.md"), "--figures", str(root)]) == 1
+    assert f"error: madelon: no setting has all {len(SEEDS) + 1} seeds" in capsys.readouterr().err
+    assert not (root / "page.md").exists()
+
+
 def test_uncommitted_code_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

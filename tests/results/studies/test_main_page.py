@@ -56,11 +56,12 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     table = tmp_path / "main.md"
     assert main([str(output), "--table", str(table)]) == 0
     text = table.read_text()
-    assert (parse(text).command, parse(text).seeds) == ("make main", (0, 1, 2))
+    assert parse(text).command == f"python -m results study main {output}"
+    assert parse(text).seeds == (0, 1, 2)
     rows = {cells[1]: cells[2:-1] for cells in map(cells_of, text.splitlines()) if len(cells) > 5}
     assert rows["`random_block` minus `none`"][5:] == ["0.01", "-"]
-    # differences -1.0, -0.8, -0.9: t = 15.6 with 2 degrees of freedom, p = 0.0041, the second of three
-    expected = ["exploratory", "-0.90 [-1.15, -0.65]", "lower", "0.0082", "not shown"]
+    # differences -1.0, -0.8, -0.9: t = 15.6 with 2 degrees of freedom, p = 0.0041, as of the other one
+    expected = ["primary", "-0.90 [-1.15, -0.65]", "lower", "0.0082", "not shown"]
     assert rows["`hard_threshold` minus `none`"][:5] == expected
     assert rows["`hard_threshold` minus `top_k`"][0] == "primary"
     assert rows["`hard_threshold`, lambda 0.5"][:2] == ["density 0.1 %", "0, 1, 2"]
@@ -115,7 +116,7 @@ def test_a_missing_method_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_the_committed_page_holds_every_method_and_the_stated_spread() -> None:
     assert {(method, seed) for method, seed in rows_of(COMMITTED)} == {
-        (m, str(s)) for m in ORDER for s in range(8)
+        (m, str(s)) for m in ORDER for s in range(16)
     }
     for method, (points, factor) in SPREAD.items():
         assert f"| `{method}` | {points:g} | {factor:g} |" in COMMITTED

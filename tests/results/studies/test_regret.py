@@ -39,9 +39,10 @@ def cells(text: str, method: str) -> list[str]:
 
 def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "regret.md"
-    assert main([str(runs_in(tmp_path / "runs")), "--table", str(table)]) == 0
+    runs = runs_in(tmp_path / "runs")
+    assert main([str(runs), "--table", str(table)]) == 0
     text = table.read_text()
-    assert (parse(text).command, parse(text).seeds) == ("make regret", (0, 1, 2))
+    assert (parse(text).command, parse(text).seeds) == (f"python -m results study regret {runs}", (0, 1, 2))
     top_k = cells(text, "top_k")
     assert top_k[1:3] == ["0, 1, 2", "1.04"]
     assert top_k[6:9] == ["40.0 ± 10.0", "0.01", "81.33 ± 1.53"]

@@ -243,6 +243,17 @@ def test_numbers_are_shown_with_the_digits_that_count(
     assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["total error"] == shown
 
 
+def test_a_value_that_stands_for_any_speed_is_in_no_mean(tmp_path: Path) -> None:
+    for seed, speed in enumerate((7e9, 1e15, 8e9)):
+        write_run(tmp_path, seed=seed, summary={"comm/break_even_bits_per_second": speed})
+    (row,) = csv.DictReader(io.StringIO(comma_separated(compare(read_runs([tmp_path])))))
+    found = {key: value for key, value in row.items() if key.startswith("comm/break_even") and value}
+    assert found == {
+        "comm/break_even_bits_per_second lowest": "7000000000.0",
+        "comm/break_even_bits_per_second highest": "1000000000000000.0",
+    }
+
+
 def test_command_writes_all_formats_and_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
     made = []
     for name in ("a", "b"):
