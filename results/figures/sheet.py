@@ -143,13 +143,16 @@ def _around(
     title = textwrap.fill(title, int(across * 0.75))
     facts_lines = textwrap.wrap(facts, int((width - 2 * EDGE) / NARROW_CHARACTER))
     notes_lines = [line for note in notes for line in textwrap.wrap(note, int(across * 1.2))]
-    longest = max(len(label) for label in labels.values())
+    room = int((width - 2 * EDGE - HANDLE) / CHARACTER)
+    labels = {name: textwrap.fill(label, room) for name, label in labels.items()}
+    longest = max(len(line) for label in labels.values() for line in label.splitlines())
     fitting = max(1, int((width - 2 * EDGE) / (HANDLE + CHARACTER * longest)))
     columns = _columns(families, fitting)
     rows = max(map(len, columns))
+    lines = max(rows, *(sum(labels[name].count("\n") + 1 for name in column) for column in columns))
     title_lines = 1.3 * (title.count("\n") + 1)
     above = EDGE + LINE * title_lines + LINE * len(facts_lines)
-    below = 2 * EDGE + 0.18 * rows + NOTE_LINE * len(notes_lines) + (EDGE / 2 if notes_lines else 0)
+    below = 2 * EDGE + 0.18 * lines + NOTE_LINE * len(notes_lines) + (EDGE / 2 if notes_lines else 0)
     total = above + height + below
     figure.set_size_inches(width, total)
     figure.get_layout_engine().set(rect=(0, below / total, 1, height / total))
