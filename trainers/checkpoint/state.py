@@ -53,9 +53,8 @@ class Snapshot(NamedTuple):
         """The same state, to continue at another ``step``: that of its epoch in a run with other steps."""
         moved = self.facts["moved"] + step - self.facts["step"]
         facts: Facts = self.facts | {"step": step, "moved": moved}
-        if (
-            moved != self.facts["moved"] and facts["search"]
-        ):  # its stage was in the other steps; a new one begins
+        if moved != self.facts["moved"] and facts["search"]:
+            # The length of its stage was in the other steps: a new stage begins
             facts["search"] = facts["search"] | {"until": step, "rates": [], "forecasts": [], "losses": []}
         return self._replace(facts=facts)
 
