@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fsdp_cases import (
@@ -19,7 +20,11 @@ from methods import FEEDBACKS, named
 from processes import run_in_processes
 from script_cases import EXAMPLES, example, restarted_once
 
+from compressors.api import Sparse, Step
 from compressors.build import build_reducer
+from compressors.core.codec import Compressed
+from compressors.top_k import TopK
+from trainers.hooks.owners import _outgoing
 from trainers.hooks.scattered import InParts, scattered
 
 Found = list[dict[str, Any]]
@@ -56,6 +61,19 @@ def test_the_layers_around_parts_are_those_of_the_whole() -> None:
     assert any(isinstance(getattr(layer, "inner", None), InParts) for layer in parts.layers())
     assert [type(layer) for layer in parts.layers()] == [type(layer) for layer in whole.layers()]
     assert parts.traits == whole.traits
+
+
+def test_positions_may_have_any_order() -> None:
+    """A method of a user may send them as its search found them."""
+    payload = Sparse(torch.tensor([3.0, 1.0, 2.0]), torch.tensor([9, 1, 5], dtype=torch.int32))
+    norms = torch.zeros(1, 1, dtype=torch.float64)
+    own = Compressed(np.array([[3]]), norms, norms, (payload,), TopK(density=0.25), Step(0, 0))
+    (sent,) = _outgoing([own], [(0, 4, 8, 12)])
+    assert [(part.values.tolist(), part.indices.tolist()) for part in sent.parts] == [
+        ([1.0], [1]),
+        ([2.0], [5]),
+        ([3.0], [9]),
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)
