@@ -156,3 +156,10 @@ def test_a_tracker_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("trainers.config.destinations.is_installed", lambda name: False)
     with pytest.raises(ValueError, match=r"tracker=tensorboard needs .*: pip install -e '\.\[tensorboard\]'"):
         check(resolved("model=mlp", "tracker=tensorboard"))
+
+
+def test_a_mode_that_wandb_does_not_know_is_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offlin")
+    with pytest.raises(ValueError, match="WANDB_MODE must be online, offline or disabled, got 'offlin'"):
+        check(resolved("model=mlp", "tracker=wandb"))
+    check(resolved("model=mlp", "tracker=wandb", "tracker.mode=offline"))

@@ -1,6 +1,7 @@
 """Destinations of records beside the run folder, as a config's ``tracker.destinations`` names them."""
 
 import math
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -30,6 +31,7 @@ DESTINATIONS = {
     "tensorboard": Destination("tensorboard", "TensorBoard", "tensorboard"),
 }
 NONE = "none"
+_WANDB_MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")  # of WANDB_MODE
 
 
 def is_installed(package: str) -> bool:
@@ -83,6 +85,9 @@ def _check_wandb(tracker: Config) -> None:
         raise ValueError(f"tracker.project={project} names another entity than tracker.entity={entity}")
     if mode not in (None, "online", "offline"):
         raise ValueError(f"tracker.mode must be online or offline, got {shown(mode)}")
+    variable = os.environ.get("WANDB_MODE")
+    if mode is None and variable and variable not in _WANDB_MODES:
+        raise ValueError(f"WANDB_MODE must be online, offline or disabled, got {shown(variable)}")
     if not isinstance(tags, (list, tuple, type(None))) or not all(isinstance(tag, str) for tag in tags or ()):
         raise ValueError(f"tracker.tags must be a list of words, got {shown(tags)}")
 
