@@ -9,7 +9,7 @@ import numpy as np
 
 from results.compare.statistics import FEWEST_SEEDS, mean_and_interval
 from results.figures.curves import Curve, Quantity, metric, over_seeds, smoothed, window
-from results.figures.metrics import MEAN_DENSITY, Metric
+from results.figures.metrics import BYTES, MEAN_DENSITY, Metric
 from results.figures.scales import Scale, scale_of
 from results.read.run import Run
 
@@ -189,16 +189,21 @@ def marked_points(curve: Curve, scale: Scale, shift: float, number: int) -> tupl
 
 
 def families_of(methods: Methods) -> list[list[str]]:
-    """Groups of methods whose names differ only in numbers, each in the order of average density."""
+    """Groups of methods whose names differ only in numbers, each in the order of average density.
 
-    def density(method: str) -> float:
-        values = [run.summary.get(MEAN_DENSITY.name, math.nan) for run in methods[method]]
-        return sum(values) / len(values)
+    Methods of one density, as with several numbers of local steps, are in the order of their bytes.
+    """
+
+    def means(method: str) -> tuple[float, ...]:
+        each = [
+            [run.summary.get(of.name, math.nan) for run in methods[method]] for of in (MEAN_DENSITY, BYTES)
+        ]
+        return tuple(sum(values) / len(values) for values in each)
 
     found: dict[str, list[str]] = {}
     for method, runs in methods.items():
         found.setdefault(runs[0].identity.method.family, []).append(method)
-    return [sorted(names, key=density) for names in found.values()]
+    return [sorted(names, key=means) for names in found.values()]
 
 
 def off_the_axis(what: Metric, means: Mapping[str, np.ndarray]) -> list[str]:

@@ -102,3 +102,13 @@ def test_a_curve_without_bytes_is_named_where_they_are_logarithmic(tmp_path: Pat
     assert panel.x.scale.logarithmic
     absent = "top_k, density 0.1 %, workers 1; top_k, density 10 %, workers 1"
     assert panel.notes[0] == f"{absent}: bytes on the link 0, not on the logarithmic axis."
+
+
+def test_methods_of_one_density_are_joined_in_the_order_of_their_bytes(tmp_path: Path) -> None:
+    for density, sent in ((0.1, 2e6), (0.01, 3e6), (0.001, 1e6)):  # settings that differ in a number
+        summary = {"compression/density_mean": 0.01, "comm/link_bytes_sent_total": sent}
+        write_run(tmp_path, settings={"density": density}, summary=summary)
+    (group,) = groups(read_runs([tmp_path]))
+    (family,) = description.families_of(group.methods)
+    sent = [group.methods[name][0].summary["comm/link_bytes_sent_total"] for name in family]
+    assert sent == [1e6, 2e6, 3e6]
