@@ -25,6 +25,7 @@ docs/guides/your_network.md states the measured error of these predictions.
 import argparse
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,7 @@ def write(options: argparse.Namespace) -> None:
     rates = [(word, bits_per_second(word)) for word in options.bandwidth]
     backend, inside = (math.inf, 0.0), bits_per_second(options.inside or "unlimited")
     if options.model is not None:
+        print(f"measuring {options.model} on this machine: a minute, or several", file=sys.stderr, flush=True)
         workers, nodes, found = options.workers, options.nodes, measured(options)
         costs, compute = [cost_of(row) for row in found["costs"]], found["compute_seconds"]
         if (count := options.local_steps or 1) > 1:
