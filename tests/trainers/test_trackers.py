@@ -216,6 +216,16 @@ def test_wandb_that_cannot_go_online_is_refused_before_training(
         open_one(tmp_path, mode=mode)
 
 
+def test_the_objective_in_wandb_counts_the_bytes_of_autolrs_trials(tmp_path: Path) -> None:
+    tracker = open_one(tmp_path, mode="offline", objective="test/accuracy", byte_budget=1e6)
+    tracker.log({"step": 0, "autolrs/search_link_bytes_sent_total": 9e6})
+    tracker.log({"step": 50, "comm/link_bytes_sent_total": 1e6})
+    tracker.log({"step": 50, "test/accuracy": 0.9})
+    tracker.log({"step": 60, "train/loss": 1.0})  # W&B now has all of step 50
+    assert tracker.run.summary["sweep/objective"] == pytest.approx(0.9 - 1)
+    tracker.finish({})
+
+
 def open_offline(folder: Path, *, continues: bool) -> WeightsAndBiases:
     return open_one(folder, mode="offline", continues=continues)
 

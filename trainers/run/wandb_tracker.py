@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.files.atomic import write_whole
 from trainers.files.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_wandb_id
-from trainers.files.goals import LINK_BYTES, OBJECTIVE, Objective
+from trainers.files.goals import LINK_BYTES, OBJECTIVE, SEARCH_LINK_BYTES, Objective
 from trainers.files.offline import WANDB_ID, sync_command, unfinished_part
 from trainers.files.plain import Config, Record
 from trainers.run.attempts import Attempts, print_error
@@ -120,11 +120,10 @@ class WeightsAndBiases:
         run.log(record_and_goal, step=self._step)
 
     def _with_objective(self, record: Record) -> Record:
-        """The record with the objective, if known, from the link bytes of this or an earlier record."""
+        """The record with the objective, if known, from the bytes of this or an earlier record."""
         if self.objective is None:
             return record
-        if LINK_BYTES in record:
-            self._sent = {LINK_BYTES: record[LINK_BYTES]}
+        self._sent |= {name: record[name] for name in (LINK_BYTES, SEARCH_LINK_BYTES) if name in record}
         value = self.objective.value(self._sent | record)
         return record if value is None else record | {OBJECTIVE: value}
 
