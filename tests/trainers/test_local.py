@@ -178,6 +178,14 @@ def test_epochs_that_are_rounded_up_are_said(tmp_path: Path, capsys: pytest.Capt
     assert "; trainer.epochs=0.4 is rounded up to 0.668 epochs, 2 steps" in capsys.readouterr().out
 
 
+def test_a_number_of_steps_is_not_said_to_be_rounded_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    train(config_of(tmp_path, *QUICK, *ADAMW, "compressor=none", "local.steps=30"))
+    out = capsys.readouterr().out
+    assert "a step is 30 local steps" in out and "rounded up" not in out
+
+
 def test_tokens_are_those_of_all_local_steps(tmp_path: Path) -> None:
     training = built(tmp_path, "data=python_docs", "data.objective=windows", "model=gpt")
     (batch, _) = next(training.loader.batches(0))

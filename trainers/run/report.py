@@ -97,7 +97,8 @@ def _local_steps(local: LocalSteps, training: "Training") -> str:
     num_bytes = bytes_of_a_worker(training.optimizer, training.layout)
     held = num_bytes * len(training.communicator.local_workers)
     fragment = f" and one of {local.fragments} fragments" if local.fragments > 1 else ""
-    whole, asked = training.num_steps * training.epochs_per_step, training.settings.epochs
+    whole = training.num_steps * training.epochs_per_step
+    asked = None if training.settings.steps is not None else training.settings.epochs
     longer = (
         f"; trainer.epochs={asked:g} is rounded up to {whole:.3g} epochs, {training.num_steps:,} steps"
         if asked
