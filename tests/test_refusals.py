@@ -90,6 +90,8 @@ REFUSED = {  # words: the end of the line, or a part of it
     "schedule=autolrs optimizer.lr=0.1": "optimizer.lr has no effect with schedule=autolrs, which searches",
     "trainer.bucket_megabytes=1": "trainer.bucket_megabytes has no effect without compressor=none",
     "schedule=linear schedule.warmup_epochs=1 schedule.warmup_share=0.3": "warmup_share has no effect",
+    "schedule=warmup_step schedule.warmup_epochs=5": "warmup_epochs has no effect with schedule.peak=1",
+    "schedule=warmup_step schedule.decay=0.5": "schedule.decay has no effect without schedule.milestones",
     "trainer.channels_last=true": "trainer.channels_last has no effect on a model without convolutions",
     "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect with this data",
     "model=resnet18 data=breast_cancer": "model=resnet18 needs images",

@@ -1,6 +1,7 @@
 """Settings that cannot change a result, with conditions and reasons.
 
-Run ids do not contain these settings, and the command line refuses those of them that have no effect at all.
+Run ids do not contain these settings, with few exceptions, and the command line refuses those of them that
+have no effect at all.
 The list is separate from the classes, because run ids are computed without importing them, also for old
 configs whose classes have moved. Each class checks its own values.
 """
@@ -19,6 +20,7 @@ from trainers.identity.values import (
     NO_FEEDBACK,
     NONE,
     TEXT,
+    WARMUP_STEP,
     WITHOUT_RESIDUAL,
     Config,
     Value,
@@ -44,6 +46,7 @@ class WithoutEffect(NamedTuple):
     applies: Condition = lambda config: True
     is_refused: bool = False  # it has no effect at all, so setting it is a mistake
     fact: str | None = None  # fact about the run that is required in addition to ``applies``
+    is_in_id: bool = False  # its entry is newer than runs whose ids contain it
 
     def message(self, key: str, config: Config) -> str:
         """The error message for this setting."""
@@ -51,8 +54,8 @@ class WithoutEffect(NamedTuple):
         return f"{key} has no effect{reason if reason.startswith(':') else f' {reason}'}"
 
 
-def refused(key: str, reason: str, applies: Condition) -> WithoutEffect:
-    return WithoutEffect((key,), reason, applies, is_refused=True)
+def refused(key: str, reason: str, applies: Condition, *, is_in_id: bool = False) -> WithoutEffect:
+    return WithoutEffect((key,), reason, applies, is_refused=True, is_in_id=is_in_id)
 
 
 def refused_where(fact: str, key: str, reason: str) -> WithoutEffect:
@@ -106,6 +109,16 @@ def _measures_nothing(config: Config) -> bool:
     return not config["diagnostics"].keys() - {"_target_", "every"}
 
 
+def _has_no_warmup(config: Config) -> bool:
+    """Whether the schedule's warm-up ends at the rate at which it begins, and has no other effect."""
+    is_flat = has("schedule._target_", WARMUP_STEP)(config) and has("schedule.peak", 1)(config)
+    return is_flat and not has("schedule.warmup_epochs", 0)(config)
+
+
+def _has_no_milestones(config: Config) -> bool:
+    return has("schedule._target_", WARMUP_STEP)(config) and has("schedule.milestones", ())(config)
+
+
 _TESTS_NOTHING = has("data._target_", LIBSVM, "data.convex.least_squares.least_squares")
 _NO_TEST = "with this dataset, which has no held-out data"
 _NO_GRAPH = "on a model with an analytic gradient"
@@ -153,6 +166,13 @@ WITHOUT_EFFECT = (
         "together with schedule.warmup_epochs={schedule[warmup_epochs]}",
         has("schedule.warmup_epochs"),
     ),
+    refused(
+        "schedule.warmup_epochs",
+        "with schedule.peak=1: the warm-up is from the base rate to schedule.peak times it",
+        _has_no_warmup,
+        is_in_id=True,
+    ),
+    refused("schedule.decay", "without schedule.milestones", _has_no_milestones, is_in_id=True),
     # Methods; their settings may also be given as ``budget.NAME``
     WithoutEffect(("budget",), "by itself: its values are those of the compressor"),
     refused(

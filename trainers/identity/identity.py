@@ -214,7 +214,8 @@ def is_number(value: object) -> TypeGuard[float]:
 def _settings(config: Config) -> Iterator[tuple[str, Value]]:
     """All settings that can change the result and differ from ``DEFAULTS``, by dotted key."""
     for key, value in flatten(config):
-        if repr(value) != repr(DEFAULTS.get(key)) and without_effect(config, key) is None:
+        entry = without_effect(config, key)
+        if repr(value) != repr(DEFAULTS.get(key)) and (entry is None or entry.is_in_id):
             yield FIRST_KEYS.get(key, key), value
 
 

@@ -21,7 +21,7 @@ LIBSVM_FILES = (
     "rcv1_train.binary",
     "w8a",
 )  # the known files of data.convex.libsvm
-AUTOLRS = "trainers.autolrs.AutoLRS"
+AUTOLRS, WARMUP_STEP = "trainers.autolrs.AutoLRS", "trainers.schedule.WarmupStep"
 NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
 # Feedback that changes dense training, by its momentum; and other feedback without a residual
 MOMENTA = ("compressors.feedback.MomentumCorrection", "compressors.feedback.EF21SGDM")
