@@ -161,6 +161,10 @@ def test_what_is_refused_in_all_processes(found: Found) -> None:
         ({"steps": 6, "fragments": 3}, r"^local\.fragments must be at most the number of layers, 2$"),
         ({"outer": {"lr": 1, "momentum": 0}}, r"^local\.outer\.nesterov needs local\.outer\.momentum > 0"),
         ({"compressor": "dgc", "density": 0.1}, r"^local\.outer\.momentum must be 0 under feedback=momentum"),
+        (
+            {"feedback": "ef21_sgdm"},
+            r"^local\.outer\.momentum must be 0 under feedback=ef21_sgdm, which has its",
+        ),
         ({"compressor": "top_kk"}, r"^compressor must be one of "),
         ({"density": 0.1}, r"^density has no effect: "),
         ({"seed": 2**63}, r"^CompressionState\.seed must be an integer of 64 bits, got 9223372036854775808"),
@@ -185,6 +189,21 @@ def test_a_reducer_with_feedback_gets_no_second_one(alone: None) -> None:
     model = nn.Linear(2, 2)
     local = total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1), compressor=WITH_FEEDBACK)
     assert local.compression.reducer is WITH_FEEDBACK
+
+
+def test_a_state_of_another_delay_is_refused_and_the_outer_rate_is_that_of_the_call(alone: None) -> None:
+    def made(**settings: Any) -> total_error.LocalState:
+        model = nn.Linear(2, 2)
+        return total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1), steps=4, **settings)
+
+    saved = made(delay=2).state_dict()
+    with pytest.raises(ValueError, match=r"^local\.delay must be 2, as in the saved state, got 1$"):
+        made(delay=1).load_state_dict(saved)
+    with pytest.raises(ValueError, match=r"^local\.fragments must be 1, as in the saved state, got 2$"):
+        made(delay=1, fragments=2).load_state_dict(saved)
+    local = made(delay=2, outer={"lr": 0.3})
+    local.load_state_dict(saved)
+    assert local.compression.learning_rate == local.outer.param_groups[0]["lr"] == 0.3
 
 
 def test_autocast_around_a_step_changes_nothing(alone: None) -> None:

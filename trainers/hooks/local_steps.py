@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reduced, Reducer
-from compressors.feedback import MomentumCorrection
+from compressors.feedback import EF21SGDM, MomentumCorrection
 from trainers.comm.communicator import Communicator
 from trainers.hooks import saved_state
 from trainers.hooks.compress import Feedback, begin_together, chosen_reducer
@@ -29,6 +29,7 @@ from trainers.local import LocalSteps, Outer, fragments_of
 from trainers.step.gradients import first_bad, raise_together
 
 _WRAPPERS = (DistributedDataParallel, FullyShardedDataParallel, FSDPModule)
+_WITH_MOMENTUM = {MomentumCorrection: "momentum_correction", EF21SGDM: "ef21_sgdm"}
 _taken: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with local steps
 
 
@@ -76,11 +77,12 @@ def local(
         raise ValueError("local needs an optimizer of the model's parameters alone")
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
     reducer, density = chosen_reducer(compressor, settings, feedback, size, memory)
-    if outer.momentum and any(isinstance(layer, MomentumCorrection) for layer in reducer.layers()):
-        raise ValueError(
-            "local.outer.momentum must be 0 under feedback=momentum_correction, which has its own, "
-            f"got {outer.momentum}"
-        )
+    own = [
+        name for kind, name in _WITH_MOMENTUM.items() if any(isinstance(it, kind) for it in reducer.layers())
+    ]
+    if outer.momentum and own:
+        rule = f"local.outer.momentum must be 0 under feedback={own[0]}, which has its own"
+        raise ValueError(f"{rule}, got {outer.momentum}")
     device = next(model.parameters()).device
     rank, n = dist.get_rank(process_group), dist.get_world_size(process_group)
     communicator = Communicator(n, rank=rank, world_size=n, device=device, group=process_group)
@@ -114,6 +116,7 @@ class LocalState:
         fragments = fragments_of(compression.layout.sizes, settings.fragments)
         self.fragments = [[names[layer] for layer in fragment] for fragment in fragments]
         compression.fragments = settings.fragments
+        self._pace = torch.tensor([settings.fragments, settings.delay])
         self._steps = torch.tensor(0)
         # Sum of the rates of the local steps since the last exchange
         self._rates = torch.tensor(0.0, dtype=torch.float64)
@@ -211,7 +214,8 @@ class LocalState:
         shared = {f"weights/{name}": value.detach() for name, value in self.shared.items()}
         for name, value in self.shared.items():
             shared |= {f"outer/{name}": moment for moment in self.outer.state[value].values()}
-        return saved_state.More(own, shared | {"local_step": self._steps, "local_rates": self._rates})
+        shared |= {"local_step": self._steps, "local_rates": self._rates, "local_pace": self._pace}
+        return saved_state.More(own, shared)
 
     def state_dict(self) -> saved_state.Tensors:
         """A copy of everything that a training needs to go on, but for the moments of ``optimizer``.
@@ -227,8 +231,16 @@ class LocalState:
         return self.compression.empty_state_dict(num_workers, self._more())
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
-        """As ``CompressionState.load_state_dict``; weights of other workers become means as residuals do."""
+        """As ``CompressionState.load_state_dict``; weights of other workers become means as residuals do.
+
+        Raises ``ValueError`` also for a state of other fragments or another delay.
+        """
+        pace = saved.get("local_pace", self._pace).tolist()
+        for name, was, now in zip(("fragments", "delay"), pace, self._pace.tolist(), strict=True):
+            if was != now:
+                raise ValueError(f"local.{name} must be {was}, as in the saved state, got {now}")
         self.compression.load_state_dict(saved, self._more())
+        self.compression.learning_rate = self.settings.outer.lr  # that of the outer optimizer here
 
     def metrics(self) -> dict[str, float]:
         """Those of ``compression``, whose steps are synchronisations, and local steps."""
