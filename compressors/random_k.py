@@ -37,8 +37,9 @@ class RandomK(CodecWithDensity):
     """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, drawn in each step.
 
     With ``shared_coordinates`` all workers draw the same coordinates from the seed, so no index is sent and
-    an all-reduce computes the mean. ``unbiased`` multiplies values by d / k, for training without feedback.
-    ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a density outside (0, 1].
+    an all-reduce computes the mean. ``unbiased`` multiplies values by d / k, for training without error
+    feedback, under which the residuals of small layers would grow. ``schedule`` varies the density over the
+    epochs. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     shared_coordinates: bool = True
@@ -73,7 +74,10 @@ class RandomK(CodecWithDensity):
         super().check(plan)
         if self.unbiased:
             lowest = min(self.schedule.at(epoch, self.density) for epoch in range(len(plan.rates)))
-            self.require_contraction(plan, 1 / lowest - 1)
+            largest = (
+                math.ceil(2 / lowest) - 1
+            )  # layer of which one entry is sent; there the variance is largest
+            self.require_contraction(plan, largest - 1)
 
     def rule(self, size: int, step: Step, workers: range) -> Drawn | None:
         if self.unbiased:
