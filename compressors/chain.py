@@ -80,6 +80,10 @@ class Chain(Codec):
         return self.first.usual_feedback
 
     @property
+    def uses_learning_rate(self) -> bool:
+        return self.first.uses_learning_rate or self.second.uses_learning_rate
+
+    @property
     def knob(self) -> Knob | None:
         """That of the last sparsifier."""
         if self.second.traits.dense or self.second.knob is None:

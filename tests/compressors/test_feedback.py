@@ -18,11 +18,14 @@ from compressors.chain import Chain
 from compressors.chunk_top_k import ChunkTopK
 from compressors.demo import DeMo
 from compressors.feedback import EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
+from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD
+from compressors.random_k import RandomK
 from compressors.terngrad import TernGrad
 from compressors.top_k import TopK
 from compressors.two_way import TwoWay
+from compressors.visible import Visible
 from trainers.checkpoint.tree import walk
 from trainers.comm.communicator import Communicator
 
@@ -214,6 +217,7 @@ def test_shifts_need_a_mean_over_all_workers(feedback: type[Wrapper], method: Co
         (TwoWay(up=QSGD(bits=2), down=QSGD()), "TwoWay.up, QSGD, has an error of 1.68"),
         (Chain(first=TopK(density=0.5), second=QSGD(bits=2)), "TopK and QSGD has an error of 1.46"),
         (Chain(first=TopK(density=0.01), second=QSGD(bits=2)), None),
+        (Chain(first=Visible(), second=QSGD(bits=8)), None),  # among weights of the entries' order
     ],
 )
 def test_an_error_above_the_norm_of_a_gaussian_vector_is_refused(
@@ -228,3 +232,18 @@ def test_an_error_above_the_norm_of_a_gaussian_vector_is_refused(
         ValueError, match=rf"^feedback must be none, got ErrorFeedback: {error} \|\|x\|\|\^2 on"
     ):
         method.check(plan())
+
+
+@pytest.mark.parametrize(("density", "variance"), [(0.9, 1), (0.6, 2), (0.1, 18)])
+def test_an_unbiased_random_k_is_judged_by_its_smallest_layers(density: float, variance: int) -> None:
+    """A layer of d entries sends one as long as d < 2 / density, with a variance of (d - 1) ||x||^2."""
+    with pytest.raises(ValueError, match=rf"RandomK's variance of up to {variance} \|\|x\|\|\^2"):
+        RandomK(density=density, unbiased=True).check(plan())
+    RandomK(density=1.0, unbiased=True).check(plan())
+    RandomK(density=density).check(plan())
+
+
+def test_a_chain_uses_the_learning_rate_if_a_part_of_it_does() -> None:
+    following = HardThreshold(threshold=0.1, follows="rate")
+    assert Chain(first=following, second=TopK(density=0.5)).uses_learning_rate
+    assert not Chain(first=TopK(density=0.5), second=QSGD(bits=4)).uses_learning_rate
