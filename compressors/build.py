@@ -10,6 +10,7 @@ from compressors.encoding.all_gather import EncodedAllGather
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import no_feedback
 from compressors.hard_threshold import HardThreshold
+from compressors.none import NoCompression
 from compressors.strom import Strom
 
 
@@ -79,13 +80,16 @@ def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:
 
 def _require_plain(encoding: Encoding, method: Codec | Reducer) -> None:
     name = type(method).__name__
+    rounding = (
+        "an all-reduce adds values during the transfer, and no residual would contain the rounding errors "
+    )
+    rounding, coding = (
+        f"{rounding}of the sums",
+        "its values are sent by an all-reduce, which has no encoded messages",
+    )
+    if isinstance(method, Reducer) and not isinstance(method, NoCompression):
+        rounding = coding = "it has collectives of its own, without encoded messages"
     if encoding.rounds:
-        raise ValueError(
-            f"wire.values must be fp32 with {name}, got {encoding.values!r}: an all-reduce adds values "
-            "during the transfer, and no residual would contain the rounding errors of the sums"
-        )
+        raise ValueError(f"wire.values must be fp32 with {name}, got {encoding.values!r}: {rounding}")
     if encoding.is_coded:
-        raise ValueError(
-            f"wire.indices={encoding.indices} has no effect with {name}: its values are sent by an "
-            "all-reduce, which has no encoded messages"
-        )
+        raise ValueError(f"wire.indices={encoding.indices} has no effect with {name}: {coding}")

@@ -12,6 +12,7 @@ from compressors.build import build_reducer
 from compressors.core.norms import layer_norms
 from compressors.encoding.settings import VALUES, Encoding, EncodingError
 from compressors.feedback import ErrorFeedback
+from compressors.gtop_k import GTopK
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.choice import chosen
 from compressors.none import NoCompression
@@ -156,6 +157,13 @@ def test_a_wire_that_does_not_fit_is_refused(method: object) -> None:
         ValueError, match=r"wire.indices=auto has no effect with \w+: its values are sent by an all-reduce"
     ):
         build_reducer(method, D, encoding=Encoding(indices="auto"))
+
+
+def test_a_wire_is_refused_for_a_method_with_collectives_of_its_own() -> None:
+    said = r"GTopK.*: it has collectives of its own, without encoded messages$"
+    for encoding in (Encoding(values="bf16"), Encoding(indices="rice")):
+        with pytest.raises(ValueError, match=said):
+            build_reducer(GTopK(density=0.1), D, encoding=encoding)
 
 
 @pytest.mark.parametrize("kind", [RandomK, RandomBlock])
