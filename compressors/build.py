@@ -80,14 +80,12 @@ def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:
 
 def _require_plain(encoding: Encoding, method: Codec | Reducer) -> None:
     name = type(method).__name__
-    rounding = (
-        "an all-reduce adds values during the transfer, and no residual would contain the rounding errors "
-    )
-    rounding, coding = (
-        f"{rounding}of the sums",
-        "its values are sent by an all-reduce, which has no encoded messages",
-    )
-    if isinstance(method, Reducer) and not isinstance(method, NoCompression):
+    if isinstance(method, Codec | NoCompression):
+        rounding = (
+            "an all-reduce adds values in transfer, and no residual has the rounding errors of the sums"
+        )
+        coding = "its values are sent by an all-reduce, which has no encoded messages"
+    else:
         rounding = coding = "it has collectives of its own, without encoded messages"
     if encoding.rounds:
         raise ValueError(f"wire.values must be fp32 with {name}, got {encoding.values!r}: {rounding}")

@@ -74,10 +74,8 @@ class RandomK(CodecWithDensity):
         super().check(plan)
         if self.unbiased:
             lowest = min(self.schedule.at(epoch, self.density) for epoch in range(len(plan.rates)))
-            largest = (
-                math.ceil(2 / lowest) - 1
-            )  # layer of which one entry is sent; there the variance is largest
-            self.require_contraction(plan, largest - 1)
+            size = math.ceil(2 / lowest) - 1  # of the largest layer that sends one entry: the worst one
+            self.require_contraction(plan, size - 1)
 
     def rule(self, size: int, step: Step, workers: range) -> Drawn | None:
         if self.unbiased:
