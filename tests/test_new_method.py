@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from docs_pages import ROOT, blocks
 
-LEFT_OUT = shutil.ignore_patterns(".*", "build", "outputs", "pages", "*.egg-info")
+LEFT_OUT = shutil.ignore_patterns(".*", "build", "outputs", "*.tar.xz", "*.egg-info")
 PACKAGE = ROOT / "examples/my_compressor/my_compressor"
 GUIDE = ROOT / "docs/guides/add_a_compressor.md"
 TESTS = "compressors/test_contract.py compressors/test_refusing.py results/studies/test_league_training.py"

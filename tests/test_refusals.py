@@ -39,7 +39,7 @@ REFUSED = {  # words: the end of the line, or a part of it
     "budget.density=0": "TopK.density must be in (0, 1], got 0",
     "compressor=hard_threshold compressor.threshold=-1": "threshold must be a finite number >= 0, got -1",
     "compressor=hard_threshold compressor.follows=rate": "threshold must be given with follows=rate",
-    "compressor=hard_threshold compressor.follows=lr": "follows must be 'rate' or null, got lr",
+    "compressor=hard_threshold compressor.follows=lr": "follows must be 'rate' or null, got 'lr'",
     "compressor=hard_threshold compressor.threshold=1 budget.density=0.1": "budget.density has no effect",
     "compressor=none budget.density=0.1": "budget.density has no effect",
     "compressor=cocktail budget.density=0.5": "budget.density has no effect with this compressor: set "
@@ -71,7 +71,7 @@ REFUSED = {  # words: the end of the line, or a part of it
     "feedback.scale=both": "ErrorFeedback.scale must be 'gradient' or 'step', got 'both'",
     "budget.threshold=0.1": "budget.threshold has no effect with this compressor, which has no threshold",
     "model=logistic_l2": "logistic_l2 cannot be trained on the data of digits; data must be one of least_s",
-    "model=lstm": "digits; data must be one of penn_treebank, python_docs, wikitext2",
+    "model=lstm": "digits; data must be one of penn_treebank, python_docs, text, wikitext2",
     "model=neumf": "neumf cannot be trained on the data of digits; data must be one of movielens, synth",
     "model=bert": "bert cannot be trained on the data of digits; data must be one of sst2",
     "model=mlp data=image_folder": "data.name must be given, as data.name=VALUE",
