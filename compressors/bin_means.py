@@ -52,7 +52,8 @@ class BinMeans(Codec):
         bins = (centred / width.where(width > 0, 1) + number // 2).round().nan_to_num(0)
         codes = bins.clamp(0, number - 1).long()
         sums = torch.zeros(number, dtype=torch.float64, device=x.device).index_add_(0, codes, wide)
-        counts = codes.bincount(minlength=number)
+        # bincount would make the host wait for the GPU: it reads the largest code
+        counts = codes.new_zeros(number).index_add_(0, codes, torch.ones_like(codes))
         means = (sums / counts.clamp(min=1)).to(torch.float32)
         payload = self.payload(*split_bits(codes.to(torch.int16), self.bits), means)
         self.subtract(payload, x, step)
