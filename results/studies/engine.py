@@ -2,11 +2,12 @@
 
 study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
-``primary`` and ``comparisons``, pairs of methods, compared by the first measure; ``margin``, by metric,
-within which two methods are as good; ``figures``, curves over epochs and points of two measures. ``code``
-lists what results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json
-beside it, or ``training``, a module with ``add_options`` and ``run``, for a study without a sweep. A
-template's paragraphs are wrapped, except texts with the filter ``line``.
+``primary`` and ``comparisons``, pairs of methods, compared by the first measure, after a primary pair the
+number of first seeds that were known when it was named; ``margin``, by metric, within which two methods are
+as good; ``figures``, curves over epochs and points of two measures. ``code`` lists what
+results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json beside it, or
+``training``, a module with ``add_options`` and ``run``, for a study without a sweep. A template's
+paragraphs are wrapped, except texts with the filter ``line``.
 """
 
 import importlib
@@ -32,7 +33,7 @@ from results.read.matching import by_key, by_setting
 from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
 from results.studies.kit import Option, Seeds, Study, by_name, first_of, notes, paired, values_of
-from results.studies.looks import COLUMNS, comparisons, judged, look, looks, verdicts
+from results.studies.looks import COLUMNS, comparisons, judged, look, looks, new_seeds, verdicts
 
 Methods = dict[str, Seeds]  # by label
 _UNBROKEN = "\0"  # a blank at which no line is broken
@@ -123,7 +124,7 @@ def _functions(told: Mapping[str, Any], measures: Mapping[str, Measure]) -> dict
         return " | ".join(measures[name].spread(runs) for name in names or measures)
 
     functions = by_name(
-        asked, comparisons, first_of, lambda_in_force, mean, minus, near, notes, num_parameters
+        asked, comparisons, first_of, lambda_in_force, mean, minus, near, new_seeds, notes, num_parameters
     )
     return functions | {
         **by_name(spreads, verdicts),

@@ -9,10 +9,12 @@ from typing import Any
 from results.compare.measures import Measure
 from results.compare.statistics import Difference, Finding, findings
 from results.escaping import in_markdown
+from results.header import ranges
 from results.studies.kit import Seeds, paired, values_of
 
 PRIMARY, EXPLORATORY = "primary", "exploratory"
-COLUMNS = "kind | difference [95 %] | verdict | adjusted p | as good"  # of a table of comparisons
+_JUDGEMENT = "difference [95 %] | verdict | adjusted p | as good"
+COLUMNS = f"kind | {_JUDGEMENT}"  # of a table of comparisons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +30,18 @@ class Look:
     within: str = ""  # the margin in words
     kind: str = EXPLORATORY
     finding: Finding | None = None
+    new: "Look | None" = None  # of a primary comparison: without the seeds that were known when it was named
 
     @property
     def cells(self) -> str:
         """The cells of ``COLUMNS``."""
+        return f"{self.kind} | {self.judgement}"
+
+    @property
+    def judgement(self) -> str:
         assert self.finding is not None
         p, equal = self.finding.p, self.finding.p_of_equivalence
-        cells = [self.kind, self.shown, self.finding.word(), "-" if p is None else f"{p:.2g}"]
+        cells = [self.shown, self.finding.word(), "-" if p is None else f"{p:.2g}"]
         good = f"within {self.within}, p {equal:.2g}" if self.finding.is_equivalent else "not shown"
         cells.append("-" if equal is None else good)
         return " | ".join(cells)
@@ -61,8 +68,26 @@ def look(
         for runs in (ours, theirs)
         for seed, run in sorted(runs.items())
     )
-    shown = measure.difference(*found)
-    return Look(one=one, other=other, difference=found, shown=shown, ends=ends, margin=margin, within=within)
+    new = None
+    if known := _primary(told).get((one, other)):
+        ours, theirs = ({seed: runs[seed] for seed in runs if seed >= known} for runs in (ours, theirs))
+        label = f"{other}, seeds {ranges(sorted(ours.keys() & theirs.keys()))}"
+        new = look({**told, "primary": ()}, measure, one, label, ours, theirs)
+    return Look(
+        one=one,
+        other=other,
+        difference=found,
+        shown=measure.difference(*found),
+        ends=ends,
+        margin=margin,
+        within=within,
+        new=new,
+    )
+
+
+def _primary(told: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """The primary comparisons, each with the number of first seeds that were known when it was named."""
+    return {(one, other): sum(known) for one, other, *known in told.get("primary", ())}
 
 
 def judged(told: Mapping[str, Any], found: Iterable[Look | None]) -> list[Look]:
@@ -72,17 +97,24 @@ def judged(told: Mapping[str, Any], found: Iterable[Look | None]) -> list[Look]:
     """
     kinds: dict[str, dict[Hashable, Look]] = {PRIMARY: {}, EXPLORATORY: {}}
     for each in filter(None, found):
-        kind = PRIMARY if [each.one, each.other] in told.get("primary", ()) else EXPLORATORY
+        kind = PRIMARY if (each.one, each.other) in _primary(told) else EXPLORATORY
         kinds[kind].setdefault(each.ends, each)
     for ends in kinds[PRIMARY]:
         kinds[EXPLORATORY].pop(ends, None)
     return [
-        replace(each, kind=kind, finding=finding)
+        replace(each, kind=kind, finding=finding, new=each.new and replace(each.new, finding=of_new))
         for kind, own in kinds.items()
-        for each, finding in zip(
-            own.values(), findings([(each.difference, each.margin) for each in own.values()]), strict=True
+        for each, finding, of_new in zip(
+            own.values(),
+            _findings(own.values()),
+            _findings(each.new or each for each in own.values()),
+            strict=True,
         )
     ]
+
+
+def _findings(found: Iterable[Look]) -> list[Finding]:
+    return findings([(each.difference, each.margin) for each in found])
 
 
 def looks(told: Mapping[str, Any], methods: Mapping[str, Seeds], measure: Measure) -> list[Look]:
@@ -90,7 +122,7 @@ def looks(told: Mapping[str, Any], methods: Mapping[str, Seeds], measure: Measur
 
     Raises ``ValueError`` for a comparison of a method that study.yaml does not have.
     """
-    pairs = [*told.get("primary", ()), *told.get("comparisons", ())]
+    pairs = [*_primary(told), *told.get("comparisons", ())]
     if unknown := {label for pair in pairs for label in pair} - told["methods"].keys():
         raise ValueError(
             f"comparisons must be of {', '.join(told['methods'])}, got {', '.join(sorted(unknown))}"
@@ -109,10 +141,22 @@ def comparisons(found: Sequence[Look]) -> str:
     """A table of comparisons and the sentence on its verdicts; empty without any."""
     if not found:
         return ""
-    rows = [f"| {in_markdown(f'{each.one} minus {each.other}')} | {each.cells} |" for each in found]
-    return "\n".join(
-        [f"| comparison | {COLUMNS} |", "|---|---|---:|---|---:|---|", *rows, "", verdicts(found)]
-    )
+    rows = [f"{_label(each)} | {each.cells} |" for each in found]
+    lines = [f"| comparison | {COLUMNS} |", "|---|---|---:|---|---:|---|", *rows, "", verdicts(found)]
+    return "\n".join([*lines, "", new_seeds(found)]).rstrip("\n")
+
+
+def new_seeds(found: Sequence[Look]) -> str:
+    """A table of the primary comparisons without the seeds that were known; empty without such seeds."""
+    rows = [f"{_label(each.new)} | {each.new.judgement} |" for each in found if each.new]
+    if not rows:
+        return ""
+    said = "The first seeds were known when these primary comparisons were named. Without them:"
+    return "\n".join([said, "", f"| comparison | {_JUDGEMENT} |", "|---|---:|---|---:|---|", *rows])
+
+
+def _label(look: Look) -> str:
+    return f"| {in_markdown(f'{look.one} minus {look.other}')}"
 
 
 def verdicts(found: Sequence[Look]) -> str:

@@ -69,6 +69,24 @@ def test_a_margin_in_per_cent_is_that_of_the_other_method(methods: dict[str, See
     assert found.margin == pytest.approx(0.02 * 0.84)
 
 
+def test_a_primary_comparison_is_repeated_without_the_seeds_that_were_known(tmp_path: Path) -> None:
+    """The first two seeds say higher; the others alone do not."""
+    accuracies = {"a": (0.9, 0.91, 0.80, 0.81, 0.83), "b": (0.8, 0.81, 0.81, 0.80, 0.83)}
+    methods = {}
+    for label, values in accuracies.items():
+        for seed, accuracy in enumerate(values):
+            write_run(tmp_path / label, seed=seed, summary={"test/accuracy": accuracy})
+        methods[label] = {run.seed: run for run in read_runs([tmp_path / label])}
+    told = {"methods": dict.fromkeys(methods), "primary": [["a", "b", 2]], "comparisons": [["b", "a"]]}
+    found = looks(told, methods, ACCURACY)
+    assert [each.new is None for each in found] == [False, True]
+    text = comparisons(found)
+    assert "| a minus b | primary | +4.00 [-2.86, +10.86] | not resolved | 0.18 | - |" in text
+    # -1, 1 and 0 points: s = 1, and the half width is 4.303 / sqrt(3)
+    assert "| a minus b, seeds 2, 3, 4 | +0.00 [-2.48, +2.48] | not resolved | 1 | - |" in text
+    assert "named" not in comparisons(looks({**told, "primary": [["a", "b"]]}, methods, ACCURACY))
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
