@@ -151,7 +151,7 @@ def new_seeds(found: Sequence[Look]) -> str:
     rows = [f"{_label(each.new)} | {each.new.judgement} |" for each in found if each.new]
     if not rows:
         return ""
-    said = "The first seeds were known when these primary comparisons were named. Without them:"
+    said = "The runs of the first seeds were known when this was decided. Without them:"
     return "\n".join([said, "", f"| comparison | {_JUDGEMENT} |", "|---|---:|---|---:|---|", *rows])
 
 
