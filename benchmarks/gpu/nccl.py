@@ -151,7 +151,6 @@ def _check_moves(processes: int, process: int, device: torch.device) -> None:
     own = everyones[of.local_workers.start : of.local_workers.stop]
     expected = everyones.transpose(0, 1)[of.local_workers.start : of.local_workers.stop]
     assert torch.equal(of.all_to_all(own.clone(), "values"), expected), "all_to_all"
-    assert torch.equal(of.reduce_scatter_mean(own.clone()), expected.sum(1) / workers), "reduce_scatter_mean"
     partners = [workers - 1 - worker for worker in range(workers)]
     across = torch.stack([everyones[partners[worker], 0] for worker in of.local_workers])
     (found,) = of.exchange([own[:, 0].clone()], partners, ["values"])

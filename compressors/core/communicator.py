@@ -73,9 +73,6 @@ class Communicator(Protocol):
         received, if they are known.
         """
 
-    def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
-        """``[W, ...]`` from ``[W, n, ...]``: worker w receives the mean over all n workers of part w."""
-
     def exchange(
         self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
     ) -> list[Tensor]:

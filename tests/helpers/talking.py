@@ -124,7 +124,6 @@ def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
         [[[10.0 * worker + other] * 2 for other in range(WORKERS)] for worker in local_workers]
     )
     note("to all", communicator.all_to_all(addressed, "values"))
-    note("scattered", communicator.reduce_scatter_mean(addressed / 3))
     own = torch.tensor([[float(worker)] * 5 for worker in local_workers])
     for sources in ([1, 0, 3, 2], [2, 3, 0, 1], [3, 1, 2, 0], [1, 0, 1, 2]):
         values, positions = communicator.exchange([own, own[:, :0].int()], sources, ["values", "indices"])

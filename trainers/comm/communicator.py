@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compressors.core.checks import require, require_choice
-from compressors.core.payloads import divide
 from compressors.kernels.choice import backend_of
 from trainers.comm.charges import Charges
 from trainers.comm.clock import Clock
@@ -245,16 +244,6 @@ class Communicator:
             self._charges.link(away * itemsize, reached * itemsize)
         self._charges.sent_elements(math.inf)
         return self._transfers.all_to_all_ragged(fields, counts, arriving), arriving
-
-    def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
-        """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w.
-
-        Charged as values. Added in worker order: the bits do not depend on the number of processes.
-        """
-        parts = self.all_to_all(rows, "values")
-        flat = parts.flatten(2) if parts.dim() > 2 else parts.unsqueeze(2)
-        sums = [backend_of(self.device).add_rows(part) for part in flat]
-        return torch.stack([divide(own, self.size) for own in sums]).view(len(rows), *rows.shape[2:])
 
     def exchange(
         self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
