@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--knob needs a single --add")
     if options.jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
-    chosen = method_names() if options.run else [_method_of(word) for word in options.add]
+    chosen = [*(method_names() if options.run else ()), *map(_method_of, options.add or ())]
     if options.add:
         entries_of(chosen, options.knob)  # an unknown method is refused before all else
     if not options.allow_modified and is_modified(ROOT):
