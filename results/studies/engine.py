@@ -3,8 +3,8 @@
 study.yaml has ``question``; ``needs``, metrics without which a run is left out; ``option``, further runs;
 ``methods``, a label and the settings of its runs each; ``measures``, metric, label, factor and digits each;
 ``primary`` and ``comparisons``, pairs of methods, compared by the first measure, after a primary pair the
-number of first seeds that were known when it was decided; ``margin``, by metric, within which two methods
-are as good; ``figures``, curves over epochs and points of two measures. ``code`` lists what
+first seed that was not known when the pair was named or seeds were added; ``margin``, by metric, within
+which two methods are as good; ``figures``, curves over epochs and points of two measures. ``code`` lists what
 results/studies/NAME has: ``names`` for the template, other ``figures``, ``data`` of NAME.json beside it, or
 ``training``, a module with ``add_options`` and ``run``, for a study without a sweep. A template's
 paragraphs are wrapped, except texts with the filter ``line``.

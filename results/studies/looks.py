@@ -2,6 +2,7 @@
 
 import re
 import statistics
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,9 +70,11 @@ def look(
         for seed, run in sorted(runs.items())
     )
     new = None
-    if known := _primary(told).get((one, other)):
-        ours, theirs = ({seed: runs[seed] for seed in runs if seed >= known} for runs in (ours, theirs))
-        label = f"{other}, seeds {ranges(sorted(ours.keys() & theirs.keys()))}"
+    seeds = ours.keys() & theirs.keys()
+    later = {seed for seed in seeds if seed >= _primary(told).get((one, other), 0)}
+    if later and later != seeds:
+        ours, theirs = ({seed: runs[seed] for seed in later} for runs in (ours, theirs))
+        label = f"{other}, seeds {ranges(sorted(later))}"
         new = look({**told, "primary": ()}, measure, one, label, ours, theirs)
     return Look(
         one=one,
@@ -86,17 +89,33 @@ def look(
 
 
 def _primary(told: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """The primary comparisons, each with the number of first seeds that were known when it was named."""
-    return {(one, other): sum(known) for one, other, *known in told.get("primary", ())}
+    """The primary comparisons, each with the first seed that was not known when it was named.
+
+    Raises ``ValueError`` for one of another form than [one, other] or [one, other, 3].
+    """
+    found = {}
+    for pair in told.get("primary", ()):
+        match pair:
+            case [str(one), str(other), *first] if [type(each) for each in first] in ([], [int]):
+                found[one, other] = sum(first)
+            case _:
+                raise ValueError(
+                    f"primary comparisons must be like [one, other] or [one, other, 3], got {pair}"
+                )
+    return found
 
 
 def judged(told: Mapping[str, Any], found: Iterable[Look | None]) -> list[Look]:
     """The primary comparisons, then the others, each with its finding among those of its kind.
 
-    Equal runs, as of two scopes in which a method selects the same, are compared once.
+    Equal runs, as of two scopes in which a method selects the same, are compared once. A primary comparison
+    without runs is named on standard error.
     """
+    given = [each for each in found if each]
+    for one, other in _primary(told).keys() - {(each.one, each.other) for each in given}:
+        print(f"warning: no runs for the primary comparison {one} minus {other}", file=sys.stderr)
     kinds: dict[str, dict[Hashable, Look]] = {PRIMARY: {}, EXPLORATORY: {}}
-    for each in filter(None, found):
+    for each in given:
         kind = PRIMARY if (each.one, each.other) in _primary(told) else EXPLORATORY
         kinds[kind].setdefault(each.ends, each)
     for ends in kinds[PRIMARY]:
@@ -122,7 +141,10 @@ def looks(told: Mapping[str, Any], methods: Mapping[str, Seeds], measure: Measur
 
     Raises ``ValueError`` for a comparison of a method that study.yaml does not have.
     """
-    pairs = [*_primary(told), *told.get("comparisons", ())]
+    others = [tuple(pair) for pair in told.get("comparisons", ())]
+    if wrong := [list(pair) for pair in others if len(pair) != 2]:
+        raise ValueError(f"comparisons must be like [one, other], got {wrong[0]}")
+    pairs = [*_primary(told), *others]
     if unknown := {label for pair in pairs for label in pair} - told["methods"].keys():
         raise ValueError(
             f"comparisons must be of {', '.join(told['methods'])}, got {', '.join(sorted(unknown))}"
@@ -151,7 +173,7 @@ def new_seeds(found: Sequence[Look]) -> str:
     rows = [f"{_label(each.new)} | {each.new.judgement} |" for each in found if each.new]
     if not rows:
         return ""
-    said = "The runs of the first seeds were known when this was decided. Without them:"
+    said = "First seeds were known when these comparisons were named, or others added. Without them:"
     return "\n".join([said, "", f"| comparison | {_JUDGEMENT} |", "|---|---:|---|---:|---|", *rows])
 
 

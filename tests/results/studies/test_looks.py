@@ -11,7 +11,7 @@ from results.compare.measures import Measure
 from results.read.folders import read_runs
 from results.studies.catalogue import STUDIES
 from results.studies.kit import PAGES, ROOT, Seeds
-from results.studies.looks import comparisons, looks
+from results.studies.looks import comparisons, judged, looks
 
 ACCURACY = Measure.recorded("test/accuracy", "test accuracy, %", 100, 2)
 ACCURACIES = {  # of three seeds; minus none: -9.2, -6.7 and -7.2, -0.1 to 0.2, 1
@@ -84,7 +84,14 @@ def test_a_primary_comparison_is_repeated_without_the_seeds_that_were_known(tmp_
     assert "| a minus b | primary | +4.00 [-2.86, +10.86] | not resolved | 0.18 | - |" in text
     # -1, 1 and 0 points: s = 1, and the half width is 4.303 / sqrt(3)
     assert "| a minus b, seeds 2, 3, 4 | +0.00 [-2.48, +2.48] | not resolved | 1 | - |" in text
-    assert "named" not in comparisons(looks({**told, "primary": [["a", "b"]]}, methods, ACCURACY))
+    for known in ([], [0]):  # none was known
+        found = looks({**told, "primary": [["a", "b", *known]]}, methods, ACCURACY)
+        assert found[0].new is None and "known" not in comparisons(found)
+
+
+def test_a_primary_comparison_without_runs_is_named(capsys: pytest.CaptureFixture) -> None:
+    assert judged({"primary": [["a", "b"]]}, [None]) == []
+    assert capsys.readouterr().err == "warning: no runs for the primary comparison a minus b\n"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +102,12 @@ def test_a_primary_comparison_is_repeated_without_the_seeds_that_were_known(tmp_
             {"primary": [["nera", "none"]]},
             "comparisons must be of none, layers, whole, other, near, got nera",
         ),
+        (
+            {"primary": [["near", "none", "3"]]},
+            r"primary comparisons must be like .*, got \['near', 'none', '3'\]",
+        ),
+        ({"primary": [["near", "none", 3, 4]]}, r"primary comparisons must be like .*, got .* 3, 4\]"),
+        ({"comparisons": [["near", "none", 3]]}, r"comparisons must be like \[one, other\], got .* 3\]"),
     ],
 )
 def test_a_mistake_in_study_yaml_is_named(
