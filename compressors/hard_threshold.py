@@ -13,7 +13,7 @@ from typing import Self
 
 from torch import Tensor
 
-from compressors.api import AtLeast, Codec, Sparse, Step, Traits, at_least, is_real, require, take
+from compressors.api import AtLeast, Codec, Plan, Sparse, Step, Traits, at_least, is_real, require, take
 from compressors.core.checks import require_density
 from compressors.parts.knob import THRESHOLD
 
@@ -26,8 +26,8 @@ class HardThreshold(Codec):
     sqrt(k)), where k = density * D is the expected number of elements per step. With ``follows="rate"`` the
     threshold of a step is lambda times its learning rate, or the mean rate of the local steps since the last
     exchange: pseudo-gradients fall with that rate. Raises ``ValueError`` for a negative or non-finite
-    threshold, without a threshold for a density outside (0, 1] and for ``follows``, and for another
-    ``follows``.
+    threshold, without a threshold for a density outside (0, 1] and for ``follows``, for another ``follows``,
+    and under ``follows="rate"`` in a step whose rate is 0: everything would be sent, and have no effect.
     """
 
     threshold: float | None = None
@@ -54,6 +54,10 @@ class HardThreshold(Codec):
     def uses_learning_rate(self) -> bool:
         return self.follows is not None
 
+    def check(self, plan: Plan) -> None:
+        rule = "positive in every step under compressor.follows=rate"
+        require(self.follows is None or plan.lowest_rate > 0, "the schedule", rule, plan.lowest_rate)
+
     def for_model(self, num_parameters: int) -> Self:
         """The same method; without a threshold, it gets that of the paper's rule for ``num_parameters``."""
         threshold = known_threshold(self.threshold, self.density, num_parameters)
@@ -76,6 +80,9 @@ class HardThreshold(Codec):
             raise ValueError("HardThreshold.threshold must be set, by for_model(), got None")
         if self.follows is None:
             return self.threshold
+        # Local steps at a rate of 0 move nothing, so nothing is lost
+        has_effect = step.local_rate is not None or step.learning_rate > 0
+        require(has_effect, "the learning rate", "> 0 under follows=rate", step.learning_rate)
         return self.threshold * step.worker_rate
 
 

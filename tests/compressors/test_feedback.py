@@ -247,3 +247,15 @@ def test_a_chain_uses_the_learning_rate_if_a_part_of_it_does() -> None:
     following = HardThreshold(threshold=0.1, follows="rate")
     assert Chain(first=following, second=TopK(density=0.5)).uses_learning_rate
     assert not Chain(first=TopK(density=0.5), second=QSGD(bits=4)).uses_learning_rate
+
+
+def test_a_threshold_that_follows_the_rate_needs_one_above_0() -> None:
+    """At a rate of 0 it would send everything, and the optimizer would multiply that by 0."""
+    following = HardThreshold(threshold=0.1, follows="rate")
+    with pytest.raises(
+        ValueError, match=r"^the schedule must be positive .* under compressor.follows=rate, "
+    ):
+        following.check(plan(lowest_rate=0.0))
+    following.check(plan(lowest_rate=0.1))
+    with pytest.raises(ValueError, match=r"^the learning rate must be > 0 under follows=rate, got 0"):
+        following.encode(torch.ones(2), Step(0, 0, 0.0))
