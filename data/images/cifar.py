@@ -4,6 +4,7 @@ Images stay uint8 in memory. The binary version holds only bytes. The Python ver
 reads, is a pickle and could run code.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _cifar_dataset(
     paths = [folder / file for file in files]
     missing = [path for path in paths if not path.is_file()]
     if missing and download:
-        packed = folder / archive
+        packed = folder / f"arriving-{os.getpid()}.tar.gz"
         try:
             fetch(f"{_HOME}/{archive}", packed, md5, files=paths)
             take_from_tar(packed, dict(zip(files, paths, strict=True)))

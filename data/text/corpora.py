@@ -4,6 +4,7 @@ WikiText-2 (Merity et al., 2016, https://arxiv.org/abs/1609.07843) and the Penn 
 by Mikolov et al., 2010, from their word-level files; and Python's built-in language reference.
 """
 
+import os
 import random
 import re
 from collections.abc import Sequence
@@ -44,12 +45,12 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
     folder = path_of("data.root", root) / "wikitext-2"
     files = [folder / f"wiki.{split}.tokens" for split in ("train", "valid", "test")]
     if download and not all(file.is_file() for file in files):
-        archive = folder / "wikitext-2-v1.zip"
+        archive = folder / f"arriving-{os.getpid()}.zip"
         fetch(_WIKITEXT_2[0], archive, _WIKITEXT_2[1], files=files)
         try:
             take_from_zip(archive, {f"{folder.name}/{file.name}": file for file in files})
         finally:
-            archive.unlink()
+            archive.unlink(missing_ok=True)
     return _corpus("wikitext2", files)
 
 

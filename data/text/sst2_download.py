@@ -1,5 +1,6 @@
 """Download of SST-2 and of BERT's uncased vocabulary."""
 
+import os
 from pathlib import Path
 
 from data.download import fetch, take_from_zip
@@ -21,7 +22,8 @@ def fetch_sst2(folder: Path) -> None:
     GLUE publishes no checksum, so the numbers of rows are checked before either file is written. Raises
     like ``data.download.fetch``, and ``ValueError`` for an archive that does not hold SST-2.
     """
-    packed, new = folder / "SST-2.zip", {name: folder / f"{name}.arriving" for name in _SST2_ROWS}
+    packed = folder / f"arriving-{os.getpid()}.zip"
+    new = {name: folder / f"{name}.arriving-{os.getpid()}" for name in _SST2_ROWS}
     try:
         files = [folder / name for name in _SST2_ROWS]
         fetch(_SST2, packed, md5=None, files=files)
