@@ -90,7 +90,7 @@ def _dataset(
     if unused := sorted(given.keys() - known):
         raise ValueError(f"data.{unused[0]} has no effect with data.objective={objective}")
     if objective == "masked":
-        return factory(corpus, **given)
+        return factory(corpus, extra_facts=extra_facts or {}, **given)
     if objective == "next_token" or given.get("tokens") == "word":
         given = (defaults or {}) | given
     return factory(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)

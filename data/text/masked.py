@@ -193,6 +193,7 @@ def masked_dataset(
     max_length: int = 128,
     masked_share: float = 0.15,
     partition: str = "iid",
+    extra_facts: dict[str, Any] | None = None,
 ) -> MaskedDataset:
     """``corpus`` in WordPiece units and blocks of ``max_length``; an incomplete last block is not used.
 
@@ -218,7 +219,7 @@ def masked_dataset(
         vocabulary=units,
         masked_share=masked_share,
         partition=partition,
-        extra_facts={"name": corpus.name, "objective": "masked"},
+        extra_facts={"name": corpus.name, "objective": "masked"} | (extra_facts or {}),
     )
 
 

@@ -94,14 +94,14 @@ def test_settings_that_are_no_good(root: str, settings: dict, message: str) -> N
 def test_masked_is_delegated_with_its_own_settings(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list = []
 
-    def masked_dataset(corpus: Corpus, *, mask_share: float = 0.15) -> str:
-        seen.append((corpus.name, mask_share))
+    def masked_dataset(corpus: Corpus, *, mask_share: float = 0.15, extra_facts: dict[str, str]) -> str:
+        seen.append((corpus.name, mask_share, list(extra_facts)))
         return "masked"
 
     monkeypatch.setattr("data.text.language_modelling.masked_dataset", masked_dataset)
     assert wikitext2(root=root, objective="masked", bptt=None, mask_share=0.2) == "masked"
     assert python_docs(objective="masked", vocabulary_size=None) == "masked"
-    assert seen == [("wikitext2", 0.2), ("python_docs", 0.15)]
+    assert seen == [("wikitext2", 0.2, []), ("python_docs", 0.15, ["python"])]
     for name in ("bptt", "vocabulary_size", "corpus"):
         with pytest.raises(ValueError, match=f"data.{name} has no effect with data.objective=masked"):
             wikitext2(root=root, objective="masked", **{name: 30} if name != "corpus" else {"corpus": 1})
