@@ -191,16 +191,56 @@ def test_a_reducer_with_feedback_gets_no_second_one(alone: None) -> None:
     assert local.compression.reducer is WITH_FEEDBACK
 
 
+def test_weights_that_are_loaded_after_the_call_are_refused(alone: None) -> None:
+    """The first synchronisation would replace them by those of the call."""
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    local = total_error.local(model, optimizer, steps=4)
+    model.load_state_dict(nn.Linear(2, 2).state_dict())
+    with pytest.raises(
+        ValueError, match=r"weight was changed after local was called: load weights before it"
+    ):
+        local.step()
+
+
+def test_a_schedule_follows_the_epoch_of_the_local_steps(alone: None) -> None:
+    model = nn.Linear(64, 64, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = {"kind": "step", "milestones": [2], "factor": 0.5}
+    local = total_error.local(
+        model, optimizer, steps=1, compressor="top_k", density=0.5, schedule=schedule, outer={"lr": 0.5}
+    )
+    densities = []
+    for epoch in range(4):
+        local.epoch = epoch
+        model(torch.ones(1, 64)).sum().backward()
+        local.step()
+        densities.append(local.metrics()["compression/density"])
+    assert densities == [0.5, 0.5, 0.25, 0.25]
+
+
+def test_two_models_may_share_a_module_without_parameters(alone: None) -> None:
+    shared = nn.ReLU()
+    for _ in range(2):
+        model = nn.Sequential(nn.Linear(2, 2), shared)
+        total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match=r"^local needs a model that it was not called for before$"):
+        total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
 def test_a_state_of_another_delay_is_refused_and_the_outer_rate_is_that_of_the_call(alone: None) -> None:
     def made(**settings: Any) -> total_error.LocalState:
         model = nn.Linear(2, 2)
-        return total_error.local(model, torch.optim.SGD(model.parameters(), lr=0.1), steps=4, **settings)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return total_error.local(model, optimizer, **{"steps": 4, **settings})
 
     saved = made(delay=2).state_dict()
     with pytest.raises(ValueError, match=r"^local\.delay must be 2, as in the saved state, got 1$"):
         made(delay=1).load_state_dict(saved)
     with pytest.raises(ValueError, match=r"^local\.fragments must be 1, as in the saved state, got 2$"):
         made(delay=1, fragments=2).load_state_dict(saved)
+    with pytest.raises(ValueError, match=r"^local\.steps must be 4, as in the saved state, got 8$"):
+        made(steps=8, delay=2).load_state_dict(saved)
     local = made(delay=2, outer={"lr": 0.3})
     local.load_state_dict(saved)
     assert local.compression.learning_rate == local.outer.param_groups[0]["lr"] == 0.3

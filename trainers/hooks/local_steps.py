@@ -30,7 +30,7 @@ from trainers.step.gradients import first_bad, raise_together
 
 _WRAPPERS = (DistributedDataParallel, FullyShardedDataParallel, FSDPModule)
 _WITH_MOMENTUM = {MomentumCorrection: "momentum_correction", EF21SGDM: "ef21_sgdm"}
-_taken: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with local steps
+_taken: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters that have local steps
 
 
 def local(
@@ -93,7 +93,7 @@ def local(
     chosen = LocalSteps(steps=steps, fragments=fragments, delay=delay, blend=blend, outer=outer)
     state = LocalState(model, optimizer, chosen, compression)
     begin_together(compression, reducer)
-    _taken.update(model.modules())
+    _taken.update(each for each in model.modules() if any(True for _ in each.parameters(recurse=False)))
     return state
 
 
@@ -116,7 +116,7 @@ class LocalState:
         fragments = fragments_of(compression.layout.sizes, settings.fragments)
         self.fragments = [[names[layer] for layer in fragment] for fragment in fragments]
         compression.fragments = settings.fragments
-        self._pace = torch.tensor([settings.fragments, settings.delay])
+        self._pace = torch.tensor([settings.steps, settings.fragments, settings.delay])
         self._steps = torch.tensor(0)
         # Sum of the rates of the local steps since the last exchange
         self._rates = torch.tensor(0.0, dtype=torch.float64)
@@ -146,12 +146,25 @@ class LocalState:
         """Local steps so far."""
         return int(self._steps)
 
+    @property
+    def epoch(self) -> float:
+        """The epoch of the training, a fraction, for a method that follows epochs; the script sets it."""
+        return self.compression.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: float) -> None:
+        self.compression.epoch = epoch
+
     def step(self, scaler: torch.amp.GradScaler | None = None) -> bool:
         """Call ``optimizer.step()``, or ``scaler.step(optimizer)``; returns whether processes synchronised.
 
         Raises ``NonFiniteGradientError``, in all processes, for weights that are not finite then, and
-        ``ValueError`` for a parameter that was frozen or thawed since this state was made.
+        ``ValueError`` for a parameter that was frozen or thawed since this state was made, and in the first
+        local step for weights that were changed since.
         """
+        if self.local_step == 0:
+            with together("the first local step"):
+                self._require_own_start()
         self._rates += float(self.optimizer.param_groups[0]["lr"])  # a rate may be a tensor on a GPU
         self.optimizer.step() if scaler is None else scaler.step(self.optimizer)
         self._steps += 1
@@ -163,6 +176,12 @@ class LocalState:
         if rounds > 0 and since == self.settings.delay:
             self._take_over(fragment, self.settings.blend)
         return since == 0
+
+    def _require_own_start(self) -> None:
+        """Raise ``ValueError`` for other weights than the shared ones, which would replace them."""
+        for name, parameter in self.parameters.items():
+            if not torch.equal(parameter, self.shared[name]):
+                raise ValueError(f"{name} was changed after local was called: load weights before it")
 
     @torch.no_grad()
     def _synchronise(self, fragment: Sequence[str]) -> None:
@@ -233,10 +252,11 @@ class LocalState:
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """As ``CompressionState.load_state_dict``; weights of other workers become means as residuals do.
 
-        Raises ``ValueError`` also for a state of other fragments or another delay.
+        Raises ``ValueError`` also for a state of other steps, fragments or another delay.
         """
         pace = saved.get("local_pace", self._pace).tolist()
-        for name, was, now in zip(("fragments", "delay"), pace, self._pace.tolist(), strict=True):
+        names = ("steps", "fragments", "delay")
+        for name, was, now in zip(names, pace, self._pace.tolist(), strict=False):
             if was != now:
                 raise ValueError(f"local.{name} must be {was}, as in the saved state, got {now}")
         self.compression.load_state_dict(saved, self._more())
