@@ -184,6 +184,11 @@ def test_a_log_in_one_line() -> None:
     said = state.log(Run(), loss=2.0)
     assert written == [(1, said)] and said["loss"] == 2.0 and said["compression/total_error"] > 0
     assert state.log(None) == {name: value for name, value in said.items() if name != "loss"}
+    written[:] = written[:1]
+    ahead = Run()
+    ahead.step = 3  # type: ignore[attr-defined]  # as a run of W&B, after logs of the script's own
+    state.log(ahead)
+    assert written.pop()[0] == 3
     state.log(Writer())
     assert {name: value for _, own in written[1:] for name, value in own.items()} == state.metrics()
     with pytest.raises(ValueError, match=r"^log\(target\) must be a run of Weights & Biases, .*, got list$"):

@@ -45,7 +45,8 @@ def write(target: Target, metrics: Mapping[str, float], step: int) -> None:
         for name, value in metrics.items():
             target.add_scalar(name, value, global_step=step)
     elif target is not None:
-        target.log(dict(metrics), step=step)
+        # A run of W&B ignores what is logged at a step before its own, to which a script's own logs add
+        target.log(dict(metrics), step=max(step, int(getattr(target, "step", step) or 0)))
 
 
 @lru_cache
