@@ -31,6 +31,7 @@ from compressors.qsgd import QSGD
 from compressors.signsgd import SignSGD
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
+from trainers.hooks.buckets import reduced_parameters
 from trainers.hooks.compress import compress
 from trainers.hooks.ddp import CompressionState
 
@@ -151,3 +152,13 @@ def test_feedback_in_units_of_the_step_needs_a_learning_rate() -> None:
     state.learning_rate = 0.5
     state.reduce(gradients, last=True)
     assert state.state.residual["weight"].tolist() == [[0.0, 0.0, 0.5, 0.5]]  # of p = 0.5 g
+
+
+def test_a_tied_parameter_is_ignored_if_all_its_names_are() -> None:
+    """As DDP does, which goes through the parameters of each module."""
+    model = nn.ModuleDict({"e": nn.Embedding(3, 2), "o": nn.Linear(2, 3, bias=False)})
+    model["o"].weight = model["e"].weight
+    ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+    for ignored, reduced in ([], ["e.weight"]), (["e.weight"], ["o.weight"]), (["e.weight", "o.weight"], []):
+        ignore(model, ignored)
+        assert list(reduced_parameters(model)) == reduced

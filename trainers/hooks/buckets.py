@@ -106,9 +106,12 @@ def at_end_of_backward(call: Callable[[], None]) -> bool:
 def reduced_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters by name, without those that DDP was told to ignore."""
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
-    named = module.named_parameters()
-    # DDP looks up a parameter of the root module itself by a name that begins with a dot.
-    return {name: p for name, p in named if (name if "." in name else f".{name}") not in ignored}
+    found: dict[nn.Parameter, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):  # of a tied one, any may be named
+        # DDP looks up a parameter of the root module itself by a name that begins with a dot.
+        if (name if "." in name else f".{name}") not in ignored:
+            found.setdefault(parameter, name)
+    return {name: parameter for parameter, name in found.items()}
 
 
 def as_stored(parameter: Tensor, gradient: Tensor) -> Tensor:
