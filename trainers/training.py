@@ -142,6 +142,7 @@ class Training:
             average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
             communicator=self.communicator,
             probe=probe,
+            data=self.numbers_of_data(),
         )
 
     def outer_optimizer(self) -> torch.optim.Optimizer:
@@ -161,6 +162,11 @@ class Training:
             "problem": facts_of(self.model),
         }
         return {name: facts for name, facts in found.items() if facts}
+
+    def numbers_of_data(self) -> dict[str, int]:
+        """The facts of the data that are whole numbers: they are others if the data have changed."""
+        facts = facts_of(self.dataset) | facts_of(self.loader)
+        return {name: value for name, value in facts.items() if type(value) is int}
 
     def is_evaluated(self, before: float, epoch: float, is_last: bool) -> bool:
         """Whether the step from one fractional epoch to the next reaches an evaluation."""

@@ -193,6 +193,11 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
             ["optimizer.momentum=0", "optimizer.nesterov=false"],
             "momentum_buffer is .* and absent in this",
         ),
+        (["local=steps"], "local, or trainer.batch_size with hidden states, must be that of the checkpoint"),
+        (
+            ["trainer.average_reset_epochs=1"],
+            "trainer.average_reset_epochs must be null in both or in neither",
+        ),
     ],
 )
 def test_a_checkpoint_that_does_not_fit(

@@ -8,7 +8,8 @@ from configs import CONF
 from libsvm_files import write_rows
 from resuming import assert_same, config_of, crash_after, records, train
 
-from trainers.run import training
+from trainers.config.errors import ConfigError
+from trainers.run import session, training
 from trainers.run.folder import RunFolder
 
 COMMON = ("workers=4", "trainer.batch_size=8", "trainer.steps=11", "checkpoint.every_steps=4")
@@ -127,6 +128,29 @@ def test_an_interrupted_run_is_the_run_that_was_not(
     assert_same(whole, train(config))
     said = "".join(capsys.readouterr())
     assert "cannot be used" not in said and "starting again" not in said, "both went on from a checkpoint"
+
+
+def test_a_text_that_was_changed_is_refused(tmp_path: Path) -> None:
+    """Its path is part of the run's id, its content is not."""
+    text = tmp_path / "text.txt"
+    text.write_text("one line of text\n\n" * 100)
+    settings = (
+        *("model=gpt", "data=text", f"data.files=[{text}]", "data.length=8", "workers=2", "compressor=none"),
+        *(
+            "trainer.batch_size=1",
+            "trainer.steps=9",
+            "trainer.evaluate_every=100",
+            "checkpoint.every_steps=2",
+        ),
+    )
+    config = config_of(tmp_path / "runs", *settings)
+    with crash_after(4):
+        training.train(config)
+    text.write_text("one line of text\n\n" * 200)
+    with pytest.raises(
+        ConfigError, match=r"the data have changed since the checkpoint, \w+ from \d+ to \d+; re"
+    ):
+        session.run(config)
 
 
 def test_a_convex_run(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class Facts(TypedDict):
     optimizer_name: str
     average_period: int | None
     num_nodes: int | None  # with the same state in all workers of a node
+    data: NotRequired[dict[str, int]]  # ``Training.numbers_of_data``; absent in older checkpoints
     # added when the state is saved
     seconds: NotRequired[float]
     records: NotRequired[tuple[int, str]]  # number of bytes of metrics.jsonl, and their checksum

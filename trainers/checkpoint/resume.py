@@ -114,6 +114,13 @@ def _snapshot(checkpoint: Checkpoint, communicator: Communicator, training: Trai
         raise CheckpointMismatch(
             f"{checkpoint.path}: nodes must be {found}, as in the checkpoint, got {nodes}"
         )
+    now = training.numbers_of_data()
+    if checkpoint.run == run and (was := facts.get("data", now)) != now:
+        name = next(name for name in [*was, *now] if was.get(name) != now.get(name))
+        raise CheckpointMismatch(
+            f"{checkpoint.path}: the data have changed since the checkpoint, {name} from {was.get(name)} to "
+            f"{now.get(name)}; resume=never begins anew"
+        )
     searched = facts["search"].get("steps", 0) if isinstance(training.schedule, AutoLRS) else 0
     if training.settings.steps is None and facts["epoch"] != step * training.epochs_per_step:
         step = training.step_at(facts["epoch"])  # of other workers, batches or samples

@@ -75,6 +75,7 @@ class TrainingState:
     communicator: Communicator
     local: PseudoGradients | None = None  # local steps, if there are any: the source of ``gradient_step``
     probe: Probe | None = None  # the diagnostics, if any
+    data: dict[str, int] = field(default_factory=dict)  # whole numbers that describe the data
     step: int = 0  # steps done
     epoch: float = 0.0  # after these steps
     moved: int = 0  # change of ``step`` by resuming with other steps per epoch; not in the ledger's steps
@@ -129,11 +130,15 @@ class TrainingState:
             "optimizer_name": type(self.optimizer).__name__.lstrip("_"),
             "average_period": self.average.period if self.average is not None else None,
             "num_nodes": self.ledger.communicator.size if self.ledger.nodes is not None else None,
+            "data": dict(self.data),
         }
         return Snapshot(_copies(shared, device), workers, facts)
 
     def require_fit(self, snapshot: Snapshot) -> None:
         """Raise ``CheckpointMismatch`` unless tensors match; those of optimizer and loss are not compared."""
+        if (self.average is None) != (snapshot.facts["average_period"] is None):
+            rule = "trainer.average_reset_epochs must be null in both or in neither"
+            raise CheckpointMismatch(f"{snapshot.place} does not fit this run: {rule}")
         per_worker = dict(self._per_worker())
         shared = dict(self._shared())
         kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _MEASURED))}
@@ -148,8 +153,6 @@ class TrainingState:
             own = {name: tensors[name] for name in kept & tensors.keys()}
             live = {name: rows[self._rows[row]] for name, rows in per_worker.items()}
             require_same_tensors(live, own, snapshot.place)
-        if (self.average is None) != (snapshot.facts["average_period"] is None):
-            raise CheckpointMismatch(f"{snapshot.place} does not fit this run: it has another average_period")
 
     @torch.inference_mode()
     def restore(self, snapshot: Snapshot) -> None:
@@ -212,8 +215,8 @@ def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
 
 _REMEDIES = {  # by the first part of a tensor's name
     "model": "; model must be that of the checkpoint",
-    "optimizer": "; optimizer must be that of the checkpoint",
-    "memory": "; trainer.batch_size must be that of the checkpoint, which has hidden states",
+    "optimizer": "; optimizer with its no_decay, and local, must be those of the checkpoint",
+    "memory": "; local, or trainer.batch_size with hidden states, must be that of the checkpoint",
     "reducer": "; compressor, feedback and scope must be those of the checkpoint",
 }
 
