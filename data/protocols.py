@@ -138,6 +138,20 @@ def tokens_per_step(loader: Loader) -> float | None:
     return loader.tokens_per_step if isinstance(loader, ReadsTokens) else None
 
 
+@runtime_checkable
+class ReadsShards(Protocol):
+    """A loader of one shard for each worker."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Samples of the smallest and of the largest shard of all n workers."""
+
+
+def fewest_samples(loader: Loader) -> int | None:
+    """Samples of the smallest shard; None if it is not known."""
+    return loader.sizes[0] if isinstance(loader, ReadsShards) else None
+
+
 def task_of(dataset: Dataset) -> Task:
     """The dataset's task. Raises ``AssertionError`` if it has none."""
     assert dataset.task is not None, (

@@ -96,6 +96,9 @@ REFUSED = {  # words: the end of the line, or a part of it
     "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect with this data",
     "model=resnet18 data=breast_cancer": "model=resnet18 needs images",
     "model=resnet18 trainer.batch_size=1": "trainer.batch_size must be at least 2 for a model with BatchNorm",
+    "model=resnet18 workers=8 trainer.batch_size=null data.partition=dirichlet +data.alpha=0.001": (
+        "a model with BatchNorm needs at least 2 samples in each worker's data, got 1"
+    ),
     "output=/proc/nothing": "/proc/nothing",
     "model=least_squares data=least_squares trainer.precision=bf16": "trainer.precision has no effect on a",
     "isolate=false": "isolate has no effect without -m",

@@ -5,6 +5,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Plan
 from compressors.build import plan_of
+from data.protocols import fewest_samples
 from trainers.identity.effects import (
     ANALYTIC,
     DEFAULTS,
@@ -26,9 +27,12 @@ def require_trainable(training: Training) -> None:
         _require_local_steps(training)
     if training.diagnostics.names:
         training.probe()  # refuses diagnostics that this method cannot have
-    if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in training.model.modules()):
-        name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
-        raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
+    if any(isinstance(module, _NormBase) for module in training.model.modules()):
+        if settings.samples_at_once == 1:
+            name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
+            raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
+        if settings.samples_at_once is None and fewest_samples(training.loader) == 1:
+            raise ValueError("a model with BatchNorm needs at least 2 samples in each worker's data, got 1")
     _refuse_settings_without_effect(training)
     if settings.precision == "bf16":
         require_bf16(training.layout.device)
