@@ -221,7 +221,7 @@ def adam(
     _require_betas(betas)
     _require_first_step(lr, betas)
     groups = parameter_groups(model, weight_decay, no_decay)
-    return torch.optim.Adam(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps)
+    return torch.optim.Adam(groups, lr=lr, betas=(float(betas[0]), float(betas[1])), eps=eps)
 
 
 def adamw(
@@ -242,7 +242,7 @@ def adamw(
     _require_betas(betas)
     _require_first_step(lr, betas)
     groups = parameter_groups(model, weight_decay, no_decay)
-    return torch.optim.AdamW(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps)
+    return torch.optim.AdamW(groups, lr=lr, betas=(float(betas[0]), float(betas[1])), eps=eps)
 
 
 def _require_betas(betas: Sequence[float]) -> None:

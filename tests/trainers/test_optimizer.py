@@ -165,6 +165,7 @@ def test_adam_settings_arrive(factory: Callable) -> None:
     for group in optimizer.param_groups:
         found = tuple(group[key] for key in ("lr", "betas", "eps", "weight_decay"))
         assert found == (0.1, (0.25, 0.5), 0.5, 0.125)
+    factory(nn.Linear(1, 1), lr=0.1, betas=[0, 0.5])  # an integer, as in betas=[0,0.5]
 
 
 def test_sign_sgd_decays_and_then_moves_by_signs() -> None:
