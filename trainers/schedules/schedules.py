@@ -67,7 +67,7 @@ class WarmupStep:
         require(highest <= math.log(LARGEST), "WarmupStep.decay", rule, self.decay)
 
     def factor(self, epoch: float, total_epochs: float) -> float:
-        reached = sum(epoch >= milestone for milestone in self.milestones)
+        reached = sum(epoch + 1e-9 >= milestone for milestone in self.milestones)  # 49 * (1 / 49) is below 1
         return _warmup(epoch, self.peak, self.warmup_epochs) * self.decay**reached
 
 
