@@ -6,7 +6,7 @@
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
 #   language         an LSTM and a Transformer on Python's reference, each method at its best of three or four rates, eight seeds; two hours on one core
-#   league           28 compressors at three byte budgets on four tasks, each with tuned rates, five or eight seeds; some thirty hours
+#   league           28 compressors at three byte budgets on four tasks, each with tuned rates, eight seeds; some thirty hours
 #   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, eight seeds; some six hours on one core
 #   main             the main job with four methods and sixteen seeds; an hour
 #   regret           regret of five methods on three problems with eight seeds; half an hour on one core
