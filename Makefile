@@ -9,7 +9,7 @@
 #   league           28 compressors at three byte budgets on four tasks, each with tuned rates, eight seeds; some thirty hours
 #   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, eight seeds; some six hours on one core
 #   main             the main job with four methods and sixteen seeds; an hour
-#   regret           regret of five methods on three problems with eight seeds; half an hour on one core
+#   regret           regret of five methods on three problems with sixteen seeds; an hour on one core
 #   why              measures of the finished runs of league and cifar10 beside their quality, and small trainings; an hour on one core
 #   wikitext2        the small LSTM on the whole of WikiText-2, with DATA_DIR=its folder; some seven hours on one core
 # make paper   the figures of the paper's sweeps, from their runs in OUTPUTS/paper: docs/guides/reproduce_the_paper.md

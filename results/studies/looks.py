@@ -173,7 +173,7 @@ def new_seeds(found: Sequence[Look]) -> str:
     rows = [f"{_label(each.new)} | {each.new.judgement} |" for each in found if each.new]
     if not rows:
         return ""
-    said = "First seeds were known when these comparisons were named, or others added. Without them:"
+    said = "The first seeds were known when these comparisons were named or seeds were added. Without them:"
     return "\n".join([said, "", f"| comparison | {_JUDGEMENT} |", "|---|---:|---|---:|---|", *rows])
 
 
