@@ -4,7 +4,7 @@
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
 #   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; a day on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
-#   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
+#   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; twenty minutes
 #   language         an LSTM and a Transformer on Python's reference, each method at its best of three or four rates, eight seeds; two hours on one core
 #   league           28 compressors at three byte budgets on four tasks, each with tuned rates, eight seeds; some thirty hours
 #   local            local steps, Top-k and thresholds with a small GPT at equal bytes and tokens, eight seeds; some six hours on one core
