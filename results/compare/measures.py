@@ -105,10 +105,11 @@ def qualities(runs: Sequence[Run]) -> list[Measure]:
 
 
 def costs(runs: Sequence[Run]) -> list[Measure]:
-    """Density (unless all runs are dense), total error, bytes and compression ratio, if a run has them."""
+    """Density (unless all runs are dense), errors, bytes and compression ratio, if a run has them."""
     found = [
         Measure.recorded("compression/density_mean", "average density, %", PERCENT),
         Measure.recorded("compression/total_error", "total error"),
+        Measure.recorded("compression/regret", "regret, %", PERCENT),
         Measure.recorded(LINK_BYTES, "MB that left a worker", 1e-6),
         Measure.recorded(HANDED_BYTES, "MB handed over", 1e-6),
         Measure.recorded("comm/compression_ratio", "compression ratio"),

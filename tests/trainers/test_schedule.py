@@ -24,8 +24,8 @@ from trainers.schedules.schedules import (
 PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)
 
 
-# At 49 steps an epoch, 49 * (1 / 49) is below 1
 def test_a_milestone_is_reached_at_its_step_for_any_number_of_steps() -> None:
+    """Also at 49 steps an epoch, where 49 * (1 / 49) is below 1."""
     schedule = WarmupStep(milestones=[1, 2], decay=0.1)
     for steps in range(1, 500):
         rates = rates_of_epochs(schedule, 3 * steps, 1 / steps)

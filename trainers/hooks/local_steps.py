@@ -93,7 +93,7 @@ def local(
     chosen = LocalSteps(steps=steps, fragments=fragments, delay=delay, blend=blend, outer=outer)
     state = LocalState(model, optimizer, chosen, compression)
     begin_together(compression, reducer)
-    _taken.update(each for each in model.modules() if any(True for _ in each.parameters(recurse=False)))
+    _taken.update(each for each in model.modules() if list(each.parameters(recurse=False)))
     return state
 
 

@@ -59,6 +59,12 @@ def test_a_row_says_what_the_summaries_say(output: Path) -> None:
     assert "compression ratio: bytes that would leave a worker without compression" in text
 
 
+def test_regret_has_a_column_where_it_was_recorded(output: Path, tmp_path: Path) -> None:
+    assert "regret, %" not in markdown(compare(read_runs([output])))
+    write_run(tmp_path / "more", compressor="top_k", seed=0, summary={"compression/regret": 0.25})
+    assert cells(markdown(compare(read_runs([tmp_path / "more"]))), "top_k")["regret, %"] == "25.0"
+
+
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
